@@ -21,8 +21,7 @@ import click
 import numpy as np
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
-from rlscaler_core.arbiter.resources import summed
-from rlscaler_core.arbiter.types import Budgets, Loans, Members, make_budgets, make_members, no_loans
+from rlscaler_core.arbiter.types import Budgets, Loans, Members, make_budgets, make_members, no_loans, summed
 from rlscaler_dev.benchmark import machine, out_option, write
 
 

@@ -27,8 +27,7 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.loop.engine import Engine
+from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.run.context import GarbageCollection
 from rlscaler_operator.sensing.results import Answers, Reading
 from rlscaler_operator.settings import Settings
@@ -101,15 +100,14 @@ class Bench:
     def __init__(self, policies: int, own: int, budgets: int, prometheus_url: str) -> None:
         settings = Settings(prometheus_url=prometheus_url, budgets=budgets > 0)
         self.kube = Memory(Configuration(host="http://127.0.0.1:9"))
-        shards = Shards(self.kube, settings)
-        shards.leases[0]._deadline = math.inf
-        self.engine = Engine(settings, self.kube, shards)
+        self.engine = build_engine(settings, self.kube)
+        self.engine.shards.leases[0]._deadline = math.inf
         names = [f"service-{i}" for i in range(policies)]
         for i, name in enumerate(names):
             self.engine.registry.put(policy(name, i < own))
             deployment = {"metadata": {"namespace": "ns", "name": name}, "spec": {"replicas": 1}}
             self.engine.cache.put_deployment(deployment | {"status": {"readyReplicas": 1}})
-        self.engine._acting = {0: 1}
+        self.engine.acting = {0: 1}
         for i, name in enumerate(names if budgets else ()):
             self.engine.budgets.take_in_policy(("ns", name), {"budget": str(i % budgets)}, None)
         for number in range(budgets):
@@ -131,11 +129,11 @@ class Bench:
         beat = asyncio.create_task(self._beat())
         began = time.process_time()
         engine = self.engine
-        access = engine._access(self.policies[0])
+        access = engine.sensing.access(self.policies[0])
         assert access is not None
-        engine._launch(self.policies, engine.ticker.tick_batch(access, [(one, due) for one in self.policies]))
-        while engine._tasks:
-            await asyncio.wait(engine._tasks)
+        engine.background.launch(self.policies, engine.ticker.tick_batch(access, [(one, due) for one in self.policies]))
+        while engine.background.tasks:
+            await asyncio.wait(engine.background.tasks)
         seconds = time.process_time() - began
         beat.cancel()
         return {"cpu_seconds": seconds, "loop_held_seconds": self.longest, "requests": self.kube.requests}

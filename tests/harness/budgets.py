@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 
-from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.cluster.events import Events
-from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.loop.share import Sharing
-from rlscaler_operator.reporting.budgets import BudgetReporter
-from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.state.budgets import Budgets
-from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.loop.grants import Sharing
+from rlscaler_operator.loop.wiring import build_engine
+from rlscaler_operator.records.audit import AuditLog
+from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.budgets import BudgetRegistry
 
 
 def budget_body(name="few", amount=4, members=({"name": "all"},), status=None, generation=1, **spec):
@@ -29,33 +24,37 @@ def budget_body(name="few", amount=4, members=({"name": "all"},), status=None, g
 class Bench:
     """Policies and budgets, and everything that shares them; time stands still until a test moves it."""
 
-    def __init__(self, kube, settings, held=None, leads=False):
-        """`held` says whose shards it holds, by default all; one that `leads` holds the Lease that writes need."""
+    def __init__(self, kube, settings, owner=None, leads=False):
+        """`owner` names the budgets and policies of its shards, by default all; with `leads` it holds the Lease."""
         self.now = 1000.0
-        self.registry, self.cache, self.budgets, self.metrics = Registry(), WatchCache(), Budgets(), Metrics()
-        limiter = ConcurrencyLimiter(4)
-        self.events = Events(kube, limiter, "test")
-        self.tasks = []
-        shards = Shards(kube, settings)
+        self._engine = engine = build_engine(settings, kube)
+        self.registry, self.cache, self.metrics = engine.registry, engine.cache, engine.metrics
+        self.budgets = BudgetRegistry()
         if leads:
-            shards.leases[0]._deadline = math.inf
-        reporter = BudgetReporter(
-            settings, kube, shards, limiter, self.events, self.metrics, self.budgets.drop, self.launch
-        )
-        self.sharing = Sharing(self.registry, self.cache, self.budgets, reporter, clock=lambda: self.now, held=held)
+            engine.shards.leases[0]._deadline = math.inf
+        reporter = engine.budgets.reporter
+        self.sharing = Sharing(self.registry, self.cache, self.budgets, reporter, clock=lambda: self.now, owner=owner)
 
-    def limits(self, decided):
-        """What bounds the policies of a batch."""
-        return self.sharing.share_batch(decided).limits
+    @property
+    def tasks(self):
+        return list(self._engine.background.tasks)
 
-    def launch(self, _, work):
-        self.tasks.append(asyncio.ensure_future(work))
+    def write_to(self, path):
+        """Share from now on with a decision log at `path`; return the log, which the test closes."""
+        audit = AuditLog(Settings(audit_log=path))
+        reporter = self.sharing._reporter
+        self.sharing = Sharing(self.registry, self.cache, self.budgets, reporter, audit, lambda: self.now)
+        return audit
+
+    def binding(self, decided):
+        """Return the grants that bind policies of a batch."""
+        return {key: grant for key, grant in self.sharing.share_batch(decided).items() if grant.binds}
 
     def policy(self, body, running=1, mode="Auto", labels=None):
         body["spec"]["mode"] = mode
         body["metadata"]["labels"] = labels or {}
         policy = self.registry.put(body)
-        self.budgets.note(policy.key, labels or {})
+        self.budgets.set_labels(policy.key, labels or {})
         self.run(policy.key[1], running)
         return policy
 

@@ -7,7 +7,7 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_operator.actuation.leaving import first_to_go
+from rlscaler_operator.actuation.idle import first_to_go
 from rlscaler_operator.cluster.holders import Places
 
 

@@ -16,7 +16,7 @@ from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import Line
 from rlscaler_operator.records.record import Subject, line
-from rlscaler_operator.records.sharing import BudgetObject, Told, sharing_line
+from rlscaler_operator.records.sharing import ArbiterInput, BudgetObject, sharing_line
 from tests.property.test_arbiter_properties import random_case
 from tests.property.test_shield_properties import random_params, random_samples
 
@@ -62,8 +62,8 @@ def test_however_a_budget_was_shared_it_comes_out_again_to_the_last_bit(rule):
         budgets, members, loans = random_case(rng, 1, m, 1 + number % 3)
         resources = ("gpu", "cpu", "memory")[: 1 + number % 3]
         policies = tuple(("ns", f"p{i}") for i in range(m))
-        told = Told(rule, "gpu", resources, policies, (True,) * m, budgets, members, loans)
-        record = sharing_line(f"id-{number}", 1e9, BudgetObject("few", "u", 1), told, *told.again())
+        given = ArbiterInput(rule, "gpu", resources, policies, (True,) * m, budgets, members, loans)
+        record = sharing_line(f"id-{number}", 1e9, BudgetObject("few", "u", 1), given, *given.arbitrate())
         lines.append(Line(Path("log"), number, sharing=json.loads(json.dumps(record, allow_nan=False))))
     again = list(replay(lines, AvailableActors()))
     assert [(one.differences, one.problem) for one in again if one.differences or one.problem] == []

@@ -1,12 +1,12 @@
-"""One interval of the arbiter: from what the members ask for to what they may have.
+"""One interval of the arbiter: from the requests of members to their grants.
 
-What is due is what the rule would hand out if nothing ran yet: first of each guarantee what is asked for, then the
-rest. What is granted goes there from the last grants: a member with more than its due gives it back in equal steps,
-within `reclaim_intervals`, and one with less gets what comes free. Grants of a budget never exceed its amount of any
-resource together. A guarantee and a ceiling are the whole replicas for which they are enough in every resource.
+A member's due is the rule's result if nothing ran yet: guarantees first, as far as they are requested, then the rest.
+Grants go there from the last grants: a member with more than its due gives it back in equal steps, within
+`reclaim_intervals`, and a member with less gets the units that come free. Grants of a budget never exceed its amount of
+any resource together. A guarantee and a ceiling are the whole replicas for which they are enough in every resource.
 
-Nothing is killed. Replicas may run beyond a grant until they have been scaled down, and what is beyond guarantees does
-not grow into their place. A guarantee does: its pods may be pending until those of the borrower have gone.
+Nothing is killed. Replicas may run beyond a grant until they have been scaled down, and no grant beyond a guarantee
+grows into their place. A guarantee does: its pods may be pending until those of the borrower have gone.
 """
 
 from __future__ import annotations
@@ -17,18 +17,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.arbiter.filling import candidates, hand_out
-from rlscaler_core.arbiter.resources import ROUNDING, dominant, quotients, summed
 from rlscaler_core.arbiter.rules import RULES, Claims, Order, RuleName
-from rlscaler_core.arbiter.types import NO_MEMBER, NO_RESOURCE, Budgets, Grants, Loans, Members, Reason
+from rlscaler_core.arbiter.types import (
+    NO_MEMBER,
+    NO_RESOURCE,
+    ROUNDING,
+    Budgets,
+    Grants,
+    Loans,
+    Members,
+    Reason,
+    dominant,
+    quotients,
+    summed,
+)
 from rlscaler_core.decision.exceptions import ColumnError
-from rlscaler_core.decision.types import Bool, Float, Int
+from rlscaler_core.decision.types import Bool, Flag, Float, Int
 
 MOST = np.int32(100_000)
-"""Replicas that are looked at for one member at most."""
+"""Most replicas that are considered for one member."""
 
 
 class _Sharing:
-    """The members and budgets of one call, and what follows from them alone."""
+    """The members and budgets of one call, and the replicas that follow from them alone."""
 
     def __init__(self, order: Order, budgets: Budgets, members: Members, loans: Loans) -> None:
         self.order, self.budgets, self.members, self.loans = order, budgets, members, loans
@@ -46,7 +57,7 @@ class _Sharing:
         self._claims = Claims(members, loans, self.asked, self.dominant)
 
     def give(self, low: Int, high: Int, room: Float) -> tuple[Int, Float]:
-        """Hand out the replicas low + 1 .. high (M,) of the members; gives what each has then, and the room left."""
+        """Hand out the replicas low + 1 .. high (M,) of the members; return the replicas of each, and the room left."""
         chosen = candidates(low, high)
         if not chosen.member.size:
             return low.astype(np.int32), np.maximum(room, 0.0)
@@ -55,34 +66,34 @@ class _Sharing:
         return (low + got).astype(np.int32), room
 
     def used(self, replicas: Int) -> Float:
-        """Give the units (B, R) of so many replicas (M,)."""
+        """Return the units (B, R) of so many replicas (M,)."""
         return summed(replicas[:, None] * self.members.units, self.members.budget, len(self.budgets))
 
     def unlent(self, due: Int) -> Float:
-        """Give the units (B, R) that are guaranteed, not `due` (M,) to their members now, and not to be borrowed."""
+        """Return the units (B, R) that are guaranteed, not `due` (M,) to their members now, and not to be borrowed."""
         if self.budgets.lend.all():
             return np.zeros_like(self.budgets.amount)
         kept: Float = self.used(self.own) - self.used(due)
         return np.where(self.budgets.lend[:, None], 0.0, kept)
 
     def taken(self, where: Bool) -> Bool:
-        """Say which resources (B, R) of each budget the members `where` (M,) take."""
+        """Return the resources (B, R) of each budget that the members `where` (M,) take."""
         return summed(where[:, None] & (self.members.units > 0), self.members.budget, len(self.budgets)) > 0
 
     def anyone(self, where: Bool) -> Bool:
-        """Say in which budgets (B,) there is a member `where` (M,)."""
+        """Return the budgets (B,) with a member `where` (M,)."""
         return np.bincount(self.members.budget, where, len(self.budgets)) > 0
 
 
 def arbitrate(rule: RuleName | Order, budgets: Budgets, members: Members, loans: Loans) -> tuple[Grants, Loans]:
-    """Grant replicas to M members of B budgets. Nothing that is passed in is changed.
+    """Grant replicas to M members of B budgets. The arguments are not changed.
 
-    `rule` is one of `RULES` by its name, or any other order of candidates, as the bids of `learned`.
+    `rule` is a name in `RULES`, or any other order of candidates, as the bids of `learned`.
 
-    Where it is not known what a member asks for, it keeps its last grant if it can, or what it has where it has none.
-    Where the amount is smaller than the guarantees that are asked for, `rule` shares it among these, and no member gets
-    more than its guarantee. The same rows give the same grants, and ties go to the member whose row comes first.
-    Raises ColumnError where a member's budget is not there, or where the tables are of different resources.
+    A member with an unknown request keeps its last grant if it can, or its current replicas where it has no grant.
+    Where the amount is smaller than the requested guarantees, `rule` shares it among these, and no member gets more
+    than its guarantee. The same rows give the same grants, and ties go to the member whose row comes first. Raises
+    ColumnError where a member's budget does not exist, or where the tables have different resources.
     """
     if len(members) and int(members.budget.max()) >= len(budgets):
         raise ColumnError(f"Members.budget: there are {len(budgets)} budgets, counted from 0")
@@ -105,7 +116,7 @@ def arbitrate(rule: RuleName | Order, budgets: Budgets, members: Members, loans:
 
 
 def _due(sharing: _Sharing) -> Int:
-    """What (M,) the rule gives each member where nothing runs yet."""
+    """Return the replicas (M,) that the rule grants each member where nothing runs yet."""
     members, budgets = sharing.members, sharing.budgets
     nothing = np.zeros(len(members), np.int32)
     due, room = sharing.give(nothing, sharing.guaranteed, budgets.amount)
@@ -118,7 +129,7 @@ def _due(sharing: _Sharing) -> Int:
 
 
 def _granted(sharing: _Sharing, due: Int) -> Int:
-    """How far (M,) the grants get towards what is `due` (M,) in this interval."""
+    """Return the grants (M,) of this interval, on the way to the replicas that are `due` (M,)."""
     members, budgets, loans = sharing.members, sharing.budgets, sharing.loans
     before = np.minimum(np.maximum(loans.granted, 0), sharing.wanted)
     left = np.maximum(budgets.reclaim_intervals[members.budget] - loans.short_intervals, 1)
@@ -134,7 +145,7 @@ def _granted(sharing: _Sharing, due: Int) -> Int:
 
 
 def _reasons(sharing: _Sharing, due: Int, granted: Int) -> tuple[Int, Int, Int]:
-    """Give the reason (M,), the member whose guarantee it is (M,), and the resource that stands in the way (M,)."""
+    """Return the reason (M,), the member whose guarantee it is (M,), and the resource that stands in the way (M,)."""
     members, budgets = sharing.members, sharing.budgets
     left = budgets.amount - sharing.used(np.maximum(members.current, granted)) - sharing.unlent(due)
     scarce = missing = _scarcest(quotients(left[members.budget], members.units))
@@ -161,9 +172,10 @@ def _reasons(sharing: _Sharing, due: Int, granted: Int) -> tuple[Int, Int, Int]:
 
 
 def _largest_guarantee(sharing: _Sharing, granted: Int, level: Float, resource: Int) -> Int:
-    """Give each member (M,) the one with the most for its weight within its guarantee, or NO_MEMBER.
+    """Return for each member (M,) the row of the member with the most for its weight within its guarantee, or
+    NO_MEMBER.
 
-    It is of the same budget and has some of the `resource` (M,).
+    The row is of the same budget and has some of the `resource` (M,).
     """
     members = sharing.members
     rows = np.flatnonzero((granted > 0) & (granted <= sharing.own))
@@ -181,21 +193,38 @@ def _counted(intervals: Int, where: Bool) -> Int:
 
 
 def _whole(replicas: Float) -> Int:
-    """Give the whole replicas (M,) for which there is enough of every resource, by the `replicas` (M, R) of each."""
+    """Return the whole replicas (M,) for which every resource suffices, by the `replicas` (M, R) of each resource."""
     fewest: Float = replicas.min(axis=1) * (1 + ROUNDING) + ROUNDING
     return np.minimum(np.floor(fewest), MOST).astype(np.int32)
 
 
 def _scarcest(replicas: Float) -> Int:
-    """Give the resource (M,) that is enough for the fewest `replicas` (M, R)."""
+    """Return the resource (M,) that suffices for the fewest `replicas` (M, R)."""
     return np.asarray(replicas.argmin(axis=1), np.int32)
 
 
 def jain(used: Float, share: Float) -> float:
-    """Give Jain's index of fairness of `used` (M,) over the `share` (M,) each is due: 1 is even, 1/M is all for one.
+    """Return Jain's index of fairness of `used` (M,) over the `share` (M,) of each: 1 is even, 1/M is all for one
+    member.
 
     NaN where no member uses anything.
     """
     each = used / share
     squares = float((each**2).sum()) * len(each)
     return float(each.sum()) ** 2 / squares if squares > 0 else float("nan")
+
+
+def requested(before: Float, action: Bool, desired: Int, flags: Int) -> Float:
+    """Return the replicas (M,) that members request, NaN where unknown.
+
+    `desired` and `flags` (M,) are of decisions without a grant, `action` (M,) is True for actions, and `before` (M,)
+    has the replicas requested until now, NaN = unknown.
+    """
+    # An action replaces the request; a raise by the floor counts until the next action.
+    unknown = (flags & Flag.HELD_UNKNOWN) != 0
+    return np.where(action, np.where(unknown, np.nan, desired), np.fmax(desired, before))
+
+
+def is_bound(desired: Int, base: Int, granted: Int, acts: Bool) -> Bool:
+    """Return where (M,) a decision is made again with the grant: the member acts, and wants or runs more than that."""
+    return np.asarray(acts & (np.maximum(desired, base) > granted))

@@ -1,7 +1,6 @@
-"""What a learned arbiter sees of each member: numbers of a common scale, the same for 3 members and for 1,000.
+"""Features of each member for a learned arbiter: numbers of a common scale, the same for 3 members and for 1,000.
 
-What is not known has the value 0 and a column of its own that says so, as in live sensing: a signal that is lost is not
-a service at rest.
+An unknown value is 0, and a column of its own says so, as in live sensing: a lost signal is not a service at rest.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlscaler_core.arbiter.resources import quotients, summed
-from rlscaler_core.arbiter.types import Budgets, Loans, Members
+from rlscaler_core.arbiter.types import Budgets, Loans, Members, quotients, summed
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Rows
 
 CONTRACT = "arbiter/1"
@@ -35,8 +33,7 @@ FEATURES = (
     "load",
     "load_known",
 )
-"""The columns. Replicas are over what a member would have if all had the same part of each resource; `scarcity` is of
-the resource of which most is asked for."""
+"""The columns. Replicas are divided by the replicas of an even split; `scarcity` is of the most requested resource."""
 
 MOST = 4.0
 """Nothing is fed above this, so that one absurd number does not leave the trained range."""
@@ -44,7 +41,7 @@ MOST = 4.0
 
 @dataclass(slots=True)
 class Signals(Rows):
-    """What is measured of each member's service; NaN where it is not known."""
+    """Measurements of each member's service; NaN where unknown."""
 
     utilization: Float  # (M,) busy share of the replicas that answer, 0 to 1
     latency: Float  # (M,) p95 over the objective
@@ -57,7 +54,7 @@ def unknown_signals(m: int) -> Signals:
 
 
 def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals) -> Float32:
-    """Give the columns (M, len(FEATURES)) of every member, all of them finite."""
+    """Return the columns (M, len(FEATURES)) of every member, all of them finite."""
     count = np.maximum(np.bincount(members.budget, minlength=len(budgets)), 1)
     even = quotients(np.maximum(budgets.amount / count[:, None], 1e-9)[members.budget], members.units).min(axis=1)
     known = ~np.isnan(members.asked)
@@ -91,9 +88,10 @@ def _with_mask(values: Float) -> tuple[Float, Bool]:
 
 
 def padded(table: Float32, budget: Int, b: int) -> tuple[Float32, Float32, tuple[Int, Int]]:
-    """Lay out the rows (M, F) of members by budget: (B, K, F) for the K of the largest, and a mask (B, K, 1).
+    """Return the rows (M, F) of members by budget: (B, K, F) for the K of the largest, a mask (B, K, 1), and their
+    places.
 
-    The last result are the indices (M,), (M,) of each member's row and place: `values[place]` gives (M, ...) back.
+    The places are indices (M,), (M,) of each member's row and column: `values[places]` is (M, ...) again.
     """
     order = np.argsort(budget, kind="stable")
     count = np.bincount(budget, minlength=b)

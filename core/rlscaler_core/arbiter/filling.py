@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.arbiter.resources import fits, summed
-from rlscaler_core.arbiter.types import Members
+from rlscaler_core.arbiter.types import Members, fits, summed
 from rlscaler_core.decision.types import Bool, Float, Int
 
 
@@ -25,7 +24,7 @@ class Candidates(NamedTuple):
 
 
 def candidates(low: Int, high: Int) -> Candidates:
-    """Give the candidates low + 1 .. high of each member, both (M,), in the order of the members."""
+    """Return the candidates low + 1 .. high of each member, both (M,), in the order of the members."""
     count = np.maximum(high - low, 0)
     member = np.repeat(np.arange(len(count), dtype=np.int32), count)
     begin = np.cumsum(count) - count
@@ -37,7 +36,7 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
     """Hand out candidates while they fit in the `room` (B, R) of their budgets.
 
     They go by `order`, columns (C,) of which the first counts most and the lowest goes first; ties go to the member
-    whose row comes first. Gives how many each member got (M,), and the room (B, R) that is left.
+    whose row comes first. Return the number of replicas of each member (M,), and the room (B, R) that is left.
     """
     got = np.zeros(len(members), np.int32)
     room = room.copy()
@@ -59,27 +58,27 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
 
 
 def _first_of_its_budget(budget: Int) -> Int:
-    """Give the row (C,) of the first candidate of each candidate's budget; `budget` (C,) is sorted."""
+    """Return the row (C,) of the first candidate of each candidate's budget; `budget` (C,) is sorted."""
     new = np.empty(len(budget), np.bool_)
     new[0], new[1:] = True, budget[1:] != budget[:-1]
     return np.asarray(np.flatnonzero(new)[np.cumsum(new) - 1], np.int32)
 
 
 def _before(units: Float, first_of: Int) -> Float:
-    """Give the sum (C, R) of the units that go before each candidate in its own budget."""
+    """Return the sum (C, R) of the units that go before each candidate in its own budget."""
     total = np.cumsum(units, axis=0) - units
     return np.asarray(total - total[first_of])
 
 
 def _until_one_fails(fitting: Bool, first_of: Int) -> Bool:
-    """Say which candidates (C,) come before the first of their budget that does not fit."""
+    """Return the candidates (C,) before the first of their budget that does not fit."""
     failures = np.cumsum(~fitting)
     earlier: Int = (failures - ~fitting)[first_of]
     return np.asarray(failures == earlier)
 
 
 def _stopped(member: Int, fitting: Bool, m: int) -> Bool:
-    """Say which candidates (C,) are of a member of which a candidate does not fit."""
+    """Return the candidates (C,) of members of which a candidate does not fit."""
     stopped = np.zeros(m, np.bool_)
     stopped[member[~fitting]] = True
     return stopped[member]

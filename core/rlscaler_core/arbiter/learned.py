@@ -27,14 +27,14 @@ from rlscaler_core.decision.types import Bool, Float, Float32, Int
 
 INPUTS, OUTPUT = ("members", "mask"), "logits"
 FILE = "arbiter"
-"""The network is `arbiter.onnx`, and what belongs to it `arbiter.json`."""
+"""The network is `arbiter.onnx`, and its manifest `arbiter.json`."""
 
 FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
-"""What the five bids multiply a member's weight by; the middle one is weighted max-min."""
+"""The factors of a member's weight for the five bids; the middle one is weighted max-min."""
 
 
 class ArbiterManifest(BaseModel):
-    """What belongs to a network's file."""
+    """The manifest of a network's file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -43,21 +43,21 @@ class ArbiterManifest(BaseModel):
     digest: str
     """SHA-256 of the ONNX file."""
     trained_members: tuple[int, int]
-    """Fewest and most members of the budgets that it was trained on. Only said: the network takes any number."""
+    """Fewest and most members of the training budgets; informative only, since the network takes any number."""
     seed: int
     epochs: int = Field(ge=0)
 
 
 @dataclass(frozen=True, slots=True)
 class Bids:
-    """What the network bids for M members of B budgets."""
+    """The network's bids for M members of B budgets."""
 
     factor: Float
     """(M,) by which each member's weight is multiplied; 1 where weighted max-min acts instead."""
     usable: Bool
     """(B,) False where the network's answer for a budget was not usable, so that weighted max-min acts."""
     failure: str | None = None
-    """Why, where the network failed as a whole."""
+    """Why the network failed as a whole; None where it did not."""
 
     @property
     def order(self) -> Order:
@@ -113,7 +113,7 @@ class Learned:
         return learned
 
     def bids(self, budgets: Budgets, members: Members, loans: Loans, signals: Signals) -> Bids:
-        """Bid for every member. It never raises for what the network does: then nothing of it is usable."""
+        """Return a bid for every member. A failing network never raises: then none of its bids is usable."""
         wide, mask, place = padded(features(budgets, members, loans, signals), members.budget, len(budgets))
         try:
             return chosen(self._logits(wide, mask)[place], members.budget, len(budgets))
@@ -131,7 +131,7 @@ class Learned:
 
 
 def chosen(logits: Float32, budget: Int, b: int) -> Bids:
-    """Give the most likely bids for logits (M, 5) of the members of B budgets; weighted max-min where one is NaN."""
+    """Return the most likely bids for logits (M, 5) of members of B budgets; weighted max-min in budgets with a NaN."""
     bad = np.bincount(budget, ~np.isfinite(logits).all(axis=1), b) > 0
     best = np.where(np.isfinite(logits), logits, -np.inf).argmax(axis=1)
     factor = np.where(bad[budget], 1.0, np.array(FACTORS)[best])

@@ -1,10 +1,10 @@
-"""The rules: in which order replicas are handed out. Each gives one number for each candidate; the lowest goes first.
+"""The rules: the order in which replicas are handed out. A rule returns a number per candidate; the lowest goes first.
 
 Where a budget has several resources, members are compared by their dominant shares: the largest part of the amount of
 any resource that a member has (A. Ghodsi et al., Dominant Resource Fairness, NSDI 2011). With one resource that is its
 part of the amount, and the order is that of its units.
 
-`MaxMinFair` and `Priority` are what a budget may name. `Proportional` and `FirstCome` are what they are compared with.
+A budget may name `MaxMinFair` and `Priority`. `Proportional` and `FirstCome` are compared with them.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ RuleName = Literal["MaxMinFair", "Priority", "Proportional", "FirstCome"]
 
 
 class Claims(NamedTuple):
-    """What M members claim, and what their claims are compared by."""
+    """The requests of M members, and the quantities by which they are compared."""
 
     members: Members
     loans: Loans
     asked: Int
     """(M,) replicas"""
     dominant: Float
-    """(M,) what one replica adds to the member's dominant share, as `resources.dominant` gives it"""
+    """(M,) growth of the member's dominant share by one replica, as in `types.dominant`"""
 
 
 Order = Callable[[Claims, Candidates], tuple[Float, ...]]
-"""Takes what the members claim and C candidates; gives columns (C,), the first counts most."""
+"""From the claims of members and C candidates to columns (C,), the first of which counts most."""
 
 
 def max_min_fair(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
@@ -48,13 +48,13 @@ def by_priority(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
 
 
 def proportional(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
-    """Everyone gets the same part of what it asks for, times its weight: who asks for more gets more."""
+    """Every member gets the same part of its request, times its weight: a member that requests more gets more."""
     who = chosen.member
     return (chosen.number / (np.maximum(claims.asked[who], 1) * claims.members.weight[who]),)
 
 
 def first_come(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
-    """What is there stays, and what is free goes to the member that has waited longest."""
+    """Running replicas stay, and free units go to the member that has waited longest."""
     who = chosen.member
     growth = chosen.number > claims.members.current[who]
     waited = np.where(growth, -claims.loans.waited_intervals[who], 0)

@@ -1,7 +1,7 @@
-"""What the arbiter is asked, what it remembers, and what it answers: tables of arrays.
+"""Requests, memory and grants of the arbiter as tables of arrays, and arithmetic over their resources.
 
-A budget is an amount of one resource or of several, such as 16 GPUs and 128 CPUs. A member is what scales on it. B is
-the number of budgets, M the number of members of all of them together; a member's row says which budget it is of. R is
+A budget is an amount of one resource or of several, such as 16 GPUs and 128 CPUs. A member is a policy that scales on
+it. B is the number of budgets, M the number of members of all of them together; a member's row names its budget. R is
 the number of resources of the budget that has most; the column of a resource that a budget does not have is 0 in
 `amount` and `units`. Amounts are in units of each resource, grants are in whole replicas.
 """
@@ -9,7 +9,7 @@ the number of resources of the budget that has most; the column of a resource th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import Any, TypeVar
 
@@ -21,27 +21,31 @@ from rlscaler_core.decision.tables import Column, fill
 from rlscaler_core.decision.types import Bool, Float, Int, Rows
 
 NO_MEMBER = -1
-"""What `Grants.because` holds where no single member is the reason."""
+"""`Grants.because` where no single member is the reason."""
 
 NO_RESOURCE = -1
-"""What `Grants.resource` holds where no resource stands in the way."""
+"""`Grants.resource` where no resource stands in the way."""
+
+ROUNDING = 1e-9
+"""Share of a unit by which a replica may be too large and still fit, which keeps 3 * 0.1 from being more than 0.3."""
 
 Table = TypeVar("Table", "Budgets", "Members")
+AnyRows = TypeVar("AnyRows", bound=Rows)
 
 
 class Reason(IntEnum):
-    """Why a member got what it got; the first that holds."""
+    """Why a member is granted no more; the first reason that holds."""
 
     ALL = 0
-    """It got all that it asked for."""
+    """It is granted its whole request."""
     CEILING = 1
     """Its own ceiling."""
     TOO_FEW = 2
-    """The amount is smaller than what is guaranteed and asked for, so that even guarantees are shared."""
+    """The amount is smaller than the requested guarantees, so that even guarantees are shared."""
     AMOUNT = 3
     """It has as much as the whole budget holds of a resource."""
     RETURNING = 4
-    """It is its due, and is still being returned by those that borrowed it, or still runs elsewhere."""
+    """Its due is still being returned by members that borrowed it, or still runs elsewhere."""
     GUARANTEE = 5
     """Another member's guarantee, which `Grants.because` names."""
     SHARE = 6
@@ -59,7 +63,7 @@ class Budgets(Rows):
 
 @dataclass(slots=True)
 class Members(Rows):
-    """What each member asks for, and what its budget says of it."""
+    """Requests of the members, and their terms in the budget."""
 
     budget: Int  # (M,) row of its budget
     asked: Float  # (M,) replicas; NaN = not known
@@ -74,7 +78,7 @@ class Members(Rows):
 
 @dataclass(slots=True)
 class Loans(Rows):
-    """What the arbiter remembers of each member from one interval to the next."""
+    """The arbiter's memory of each member from one interval to the next."""
 
     granted: Int  # (M,) replicas, its last grant; -1 = it has none yet
     borrowed_intervals: Int  # (M,) for which it has had more than its guarantee without a break
@@ -84,7 +88,7 @@ class Loans(Rows):
 
 @dataclass(slots=True)
 class Grants(Rows):
-    """What the members may have."""
+    """Grants of the members."""
 
     granted: Int  # (M,) replicas
     borrowed: Int  # (M,) those of them that are beyond the guarantee
@@ -118,9 +122,9 @@ _OF_RESOURCES = (*_AMOUNTS, *_UNITS)
 
 
 def make_budgets(b: int, **columns: Any) -> Budgets:
-    """Make B rows; a column is a scalar or an array (B,), and `amount` may have R columns: (B, R).
+    """Return B rows; a column is a scalar or an array (B,), and `amount` may be (B, R).
 
-    Raises ColumnError, also for values that make no sense.
+    Raises ColumnError, also for values out of range.
     """
     budgets = Budgets(**_filled("Budgets", b, _BUDGETS, _AMOUNTS, columns))
     _refuse("Budgets.amount", ~(budgets.amount >= 0) | np.isinf(budgets.amount), "a finite number of at least 0")
@@ -129,9 +133,9 @@ def make_budgets(b: int, **columns: Any) -> Budgets:
 
 
 def make_members(m: int, **columns: Any) -> Members:
-    """Make M rows; a column is a scalar or an array (M,), and what is of resources may have R columns: (M, R).
+    """Return M rows; a column is a scalar or an array (M,), and a column of resources may be (M, R).
 
-    Raises ColumnError, also for values that make no sense.
+    Raises ColumnError, also for values out of range.
     """
     members = Members(**_filled("Members", m, _MEMBERS, _UNITS, columns))
     _refuse("Members.budget", members.budget < 0, "the row of a budget")
@@ -146,21 +150,21 @@ def make_members(m: int, **columns: Any) -> Members:
 
 
 def of_resources(table: Table, resources: int) -> Table:
-    """Give a table of its first `resources` alone."""
+    """Return a table of its first `resources` alone."""
     narrow = {name: getattr(table, name)[:, :resources] for name in _OF_RESOURCES if hasattr(table, name)}
     return replace(table, **narrow)
 
 
 def no_loans(m: int) -> Loans:
-    """Make M rows of members that nothing was granted to yet."""
+    """Return M rows of members without any grant yet."""
     none = np.zeros(m, np.int32)
     return Loans(np.full(m, -1, np.int32), none, none.copy(), none.copy())
 
 
 def follow(loans: Loans, before: Sequence[object], now: Sequence[object]) -> Loans:
-    """Give the loans of the members named `now`, in their order, from those of the members named `before`.
+    """Return the loans of the members named `now`, in their order, from those of the members named `before`.
 
-    A member that left is forgotten, and one that joined has no grant yet.
+    A member that left is forgotten, and a new member has no grant yet.
     """
     row, joined = {name: number for number, name in enumerate(before)}, len(loans)
     known = [row.get(name, joined) for name in now]
@@ -192,3 +196,39 @@ def _refuse(column: str, where: Bool, wanted: str) -> None:
     rows = where.any(axis=tuple(range(1, where.ndim)))
     if rows.any():
         raise ColumnError(f"{column}[{int(np.argmax(rows))}]: has to be {wanted}")
+
+
+def same_rows(table: AnyRows, other: AnyRows) -> bool:
+    """Return whether two tables have the same rows; NaN equals NaN."""
+    pairs = [(getattr(table, field.name), getattr(other, field.name)) for field in fields(table)]
+    return all(np.array_equal(first, second, equal_nan=first.dtype.kind == "f") for first, second in pairs)
+
+
+def summed(units: Float | Bool, budget: Int, b: int) -> Float:
+    """Return the sums (B, R) of the `units` (K, R) of each `budget` (K,)."""
+    r = units.shape[1]
+    places = (budget[:, None] * r + np.arange(r)).ravel()
+    return np.asarray(np.bincount(places, units.ravel(), b * r), np.float64).reshape(b, r)
+
+
+def fits(units: Float, room: Float) -> Bool:
+    """Return where (K,) the `units` (K, R) are no more than the `room` (K, R) in any resource."""
+    return np.asarray((units <= room * (1 + ROUNDING) + ROUNDING).all(axis=1))
+
+
+def quotients(units: Float, each: Float) -> Float:
+    """Return the replicas of `each` (M, R) that the `units` (M, R) suffice for, inf where a replica takes none."""
+    return np.asarray(np.divide(units, each, out=np.full(each.shape, np.inf), where=each > 0))
+
+
+def dominant(budgets: Budgets, members: Members) -> Float:
+    """Return the growth (M,) of each member's dominant share by one replica, up to a factor common to each budget.
+
+    The dominant share is the largest part of any resource's amount that a member has. The factor is the amount of the
+    first resource with any: with one resource the result is the units of a replica, to the last bit. A resource without
+    any amount is granted to nobody, and does not count.
+    """
+    there = budgets.amount > 0
+    first = np.take_along_axis(budgets.amount, there.argmax(axis=1)[:, None], axis=1)
+    scale = np.where(there, first, 1.0) / np.where(there, budgets.amount, 1.0)
+    return np.asarray((members.units * scale[members.budget]).max(axis=1))

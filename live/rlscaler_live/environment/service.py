@@ -20,7 +20,7 @@ from rlscaler_live.environment.exceptions import LiveEnvironmentError
 from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.restore import restore
-from rlscaler_operator.actuation.routes import format_weights
+from rlscaler_operator.actuation.weights import format_weights
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration, object_path

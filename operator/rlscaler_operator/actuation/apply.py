@@ -1,4 +1,4 @@
-"""Bringing one decision into the cluster: growth, then originals and traffic weights, then what shrinks."""
+"""Bringing one decision into the cluster: growth, then originals and traffic weights, then shrinking."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.actuation.backends import Weights
 from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.idle import IdlePods
-from rlscaler_operator.actuation.place import Placer
+from rlscaler_operator.actuation.pod_sizes import Round
 from rlscaler_operator.actuation.restore import FINALIZER, write_finalizer
 from rlscaler_operator.actuation.scale import Write, write_replicas
-from rlscaler_operator.actuation.size import Round
+from rlscaler_operator.actuation.weights import WeightWriter
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kube import Kube, object_path
@@ -32,7 +32,7 @@ from rlscaler_operator.state.status import merge_patch
 
 @dataclass(slots=True)
 class Applied:
-    """What became of one decision's writes."""
+    """Result of one decision's writes."""
 
     writes: dict[str, Write] = field(default_factory=dict)
     """Writes by pool, of the pools whose replicas had to change."""
@@ -40,9 +40,9 @@ class Applied:
     warnings: list[Problem] = field(default_factory=list)
     """Problems that are worth an Event each and no condition."""
     weights: Weights | None = None
-    """The traffic weights that were asked for."""
+    """The decided traffic weights."""
     sizes: Round = field(default_factory=Round)
-    """What became of the sizes of pods."""
+    """Result of sizing the pods."""
 
     @property
     def failed(self) -> bool:
@@ -72,14 +72,13 @@ class Actuator:
         """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
         self._kube, self._shards, self._limiter, self._cache, self._idle = kube, shards, limiter, cache, idle
         self._timeout = settings.write_timeout_seconds
-        self.placer = Placer(kube, shards, limiter, cache, settings)
+        self.placer = WeightWriter(kube, shards, limiter, cache, settings)
 
     async def apply(self, policy: Policy, decision: Decision, need: Need) -> Applied:
-        """Weights move before a pool shrinks, and it keeps what the traffic needs that may still be sent to it.
+        """Write replicas and weights of a decision; shrinking waits for traffic to leave and for recorded originals.
 
-        What it may not give back yet is in `policy.traffic.pending`, for the next sensing tick. Shrinking also waits
-        until the originals are recorded; growing never waits. Without `restoreOnDelete` the originals are recorded with
-        the next status.
+        Replicas that a pool may not give back yet are in `policy.traffic.pending`, for the next sensing tick. Growing
+        never waits. Without `restoreOnDelete` the originals are recorded with the next status.
         """
         changes = {
             pool: (int(decision.base[0, i]), int(decision.desired[0, i]))
@@ -112,7 +111,7 @@ class Actuator:
     async def _shrink(
         self, policy: Policy, wanted: Mapping[str, tuple[int, int]], kept: Mapping[str, int], applied: Applied
     ) -> None:
-        """Shrink pools as `wanted`, from and to, but not below what is `kept`; the rest is pending."""
+        """Shrink pools as `wanted`, from and to, but not below the replicas in `kept`; the rest is pending."""
         waiting = Write("Waiting", "not scaled down before originals are recorded and its traffic has gone elsewhere")
         now = {pool: (base, max(desired, kept[pool])) for pool, (base, desired) in wanted.items()}
         applied.writes |= dict.fromkeys((pool for pool, (base, least) in now.items() if least >= base), waiting)
@@ -127,7 +126,7 @@ class Actuator:
         return dict(zip(changes, writes, strict=True))
 
     async def _record_before_changes(self, policy: Policy) -> Problem | None:
-        """Write the finalizer, and the originals where a restart finds them; the next tick tries again what failed."""
+        """Write finalizer and originals, where a restart finds them; a failed write is tried again at the next tick."""
         try:
             if policy.spec.restore_on_delete != (FINALIZER in policy.observed.finalizers):
                 async with self._limiter.slot(Priority.SCALE):

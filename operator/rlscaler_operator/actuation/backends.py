@@ -1,4 +1,4 @@
-"""The backends of an HTTPRoute: which of them stand for a policy's pools, what they get, and what to change. Pure."""
+"""The backends of an HTTPRoute: the backends of a policy's pools, their weights, and the patch that sets them. Pure."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class Split(NamedTuple):
 
     @property
     def coarse(self) -> bool:
-        """Do other backends leave the two too little weight to be split well?"""
+        """Return whether other backends leave the two too little weight to be split well."""
         return self.both and self.others > 0 and 0 < sum(self.weights) < FINE_WEIGHT
 
     def wanted(self, weights: Weights) -> Weights:
-        """The weights that split the rule as `weights` do.
+        """Return the weights that split the rule as `weights` do.
 
         Beside other backends the sum of the two stays, so that no share but theirs changes. A pool that gets any of
         `weights` then gets at least 1, where there is enough for both.
@@ -67,8 +67,8 @@ def is_service(ref: Mapping[str, Any], namespace: str, name: str) -> bool:
 def find_splits(route: Mapping[str, Any], namespace: str, backends: tuple[str, str]) -> list[Split]:
     """Return the rules that name a backend of the two. Raises AmbiguousBackendError.
 
-    A backendRef is what its group, kind, namespace, name and port say: two refs of one Service with different ports, or
-    with filters of their own, are two backends, and nothing tells which of them stands for the pool.
+    A backendRef is identified by group, kind, namespace, name and port: two refs of one Service with different ports,
+    or with filters of their own, are two backends, and nothing tells which of them stands for the pool.
     """
     found = []
     for i, rule in enumerate(route.get("spec", {}).get("rules") or ()):
@@ -93,9 +93,9 @@ def _weight(refs: Any, position: int | None) -> int:
 
 
 def shares_of(splits: list[Split]) -> Shares:
-    """The largest part that each pool gets of what any rule sends to the two.
+    """Return the largest share of each pool in the traffic that any rule sends to the two.
 
-    A pool that no rule names gets its requests in a way that is not seen here: its part, not known, counts as 1.
+    A pool that no rule names gets its requests in a way that is not seen here: its unknown share counts as 1.
     """
     shares = list(UNKNOWN)
     for pool in (0, 1):
@@ -106,7 +106,7 @@ def shares_of(splits: list[Split]) -> Shares:
 
 
 def current_weights(splits: list[Split]) -> Weights | None:
-    """What the first rule that splits between the two says; None where there is none."""
+    """Return the weights of the first rule that splits between the two; None where there is none."""
     return next((split.weights for split in splits if split.both), None)
 
 

@@ -1,4 +1,4 @@
-"""How far a pool may shrink before its traffic has gone. Pure."""
+"""The fewest replicas of a pool before its traffic has gone. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 10_000
 
 
 class Need(NamedTuple):
-    """What a share of the load asks of each pool."""
+    """The replicas that a share of the load needs, by pool."""
 
     arrivals: float
     """Requests per second of the service; NaN = not known."""
@@ -30,7 +30,7 @@ class Need(NamedTuple):
 
     @classmethod
     def of(cls, params: Params, samples: Samples) -> Need:
-        """The need at one tick; both tables have one row."""
+        """Return the need at one tick; both tables have one row."""
         carried = params.requests_per_second[0] * params.target_utilization[0]
         fresh = samples.age_seconds[0, 0] <= params.max_age_seconds[0]
         arrivals = float(samples.arrival_rate[0]) if fresh else math.nan
@@ -39,13 +39,13 @@ class Need(NamedTuple):
 
     @classmethod
     def unknown(cls) -> Need:
-        """Nothing is known: a pool with any share keeps all its replicas."""
+        """Return an unknown need: a pool with any share keeps all its replicas."""
         return cls(math.nan, (math.nan, math.nan), (MOST, MOST))
 
     def replicas(self, pool: int, share: float, running: int) -> int:
-        """Replicas that a share (0-1) of the load needs, of `running`: at least 1 where there is any.
+        """Return the replicas that a share (0-1) of the load needs, of `running`: at least 1 where there is any share.
 
-        All of them where the load or the capacity is not known, but never more than `maxReplicas`, which is the user's.
+        All of them where the load or the capacity is unknown, but never more than `maxReplicas`, which is the user's.
         """
         if share <= 0:
             return 0
@@ -55,11 +55,11 @@ class Need(NamedTuple):
 
 
 def fewest(need: Need, in_force: Shares, now: Shares, moved: bool, running: tuple[int, int]) -> tuple[int, int]:
-    """The replicas of each pool that must stay for the traffic that may still be sent to it.
+    """Return the replicas of each pool that must stay for the traffic that may still be sent to it.
 
-    `in_force` are the largest shares that the data plane may use, `now` those that the route says, and `moved` tells
-    whether these are the wanted ones. Once nothing older is in force, a pool without a share needs no replica, and one
-    with a share needs one: how many more is the decision's.
+    `in_force` are the largest shares that the data plane may use, `now` the shares of the route, and `moved` tells
+    whether these are the wanted ones. Once nothing older is in force, a pool without a share needs no replica, and a
+    pool with a share needs one: further replicas are up to the decision.
     """
     kept = []
     for pool in (0, 1):
@@ -71,11 +71,10 @@ def fewest(need: Need, in_force: Shares, now: Shares, moved: bool, running: tupl
 
 
 def resumed(outcome: Outcome, pending: Mapping[str, int]) -> Decision | None:
-    """What a sensing tick decides where pools are on their way to fewer replicas; None where they are not any more.
+    """Return the decision of a sensing tick while pools shrink to `pending` replicas; None where they do not any more.
 
-    The tick is decided once more from the `pending` replicas. Where that asks for more than they are, because the load
-    has grown, because something is unknown or because a pause holds the replicas, nothing is left of the earlier
-    decision.
+    The tick is decided once more from the `pending` replicas. Where that decision wants more, because the load has
+    grown, because a signal is unknown or because a pause holds the replicas, nothing is left of the earlier decision.
     """
     decision, entry = outcome.decision, outcome.entry
     if decision is None or entry.samples.paused[0] or entry.samples.paused_scale_down[0]:

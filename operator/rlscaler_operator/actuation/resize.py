@@ -1,7 +1,7 @@
 """Resizing the running pods of a pool in place, through the `resize` subresource of pods.
 
-Each round plans anew from what the pods say, so that an operator that takes over goes on where another one ended. What
-the API server refuses, or a kubelet cannot do, is named and tried again after pauses that grow.
+Each round plans anew from the pods' specs and statuses, so that an operator that takes over goes on where another one
+ended. A resize that the API server refuses, or a kubelet cannot do, is named and tried again after pauses that grow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.state.findings import Problem
-from rlscaler_operator.state.resizes import Failures
+from rlscaler_operator.state.pod_sizes import Failures
 
 log = logging.getLogger("rlscaler.resize")
 
@@ -39,35 +39,35 @@ REMEDIES = {
     "usage per": ("ResizeOutOfLimitRange", "change the LimitRange, or the range of sizes"),
     "limit to request ratio": ("ResizeOutOfLimitRange", "change the LimitRange, or the pods' limits"),
 }
-"""What the API server says in a refusal, and the reason and the remedy that follow from it."""
+"""Part of the API server's message in a refusal, and the reason and the remedy that follow from it."""
 
 NODE_TOO_SMALL = "node didn't have enough allocatable resources"
-"""What it says where the node of a pod could not hold the size if it were empty, so that its kubelet is not asked."""
+"""Its message where the node of a pod could not hold the size if it were empty, so that its kubelet is not asked."""
 
 
 ResizeOutcome = Literal["Taken", "Refused", "Failed", "TakenBack"]
-"""What came of one patch."""
+"""Result of one patch."""
 
 
 class Resized(NamedTuple):
-    """What became of one round."""
+    """Result of one round for the pods of a pool."""
 
     patched: tuple[str, ...] = ()
     """Pods whose patches the API server took; whether their kubelets do it is seen in a later round."""
     unsettled: int = 0
     """Pods that do not run with the wished size so far, those included that were patched."""
     outcomes: Mapping[ResizeOutcome, int] = MappingProxyType({})
-    """How many patches came to what."""
+    """Number of patches by result."""
     asked: PodSize = PodSize()
-    """What the running pods ask for in the mean; NaN where none runs, or asks for a resource."""
+    """Mean requests of the running pods; NaN where no pod runs, or requests a resource."""
     proven: bool = False
-    """Some pod runs with it: the API server and a kubelet have taken it."""
+    """Whether some pod runs with the wished size: the API server and a kubelet have taken it."""
     problems: tuple[Problem, ...] = ()
-    """What keeps pods from it."""
+    """Problems that keep pods from the wished size."""
 
 
 class Resizer:
-    """Patches pods. What it remembers of a pool is in the `Failures` that it is given."""
+    """Patches pods. Its memory of a pool is in the `Failures` that it is given."""
 
     def __init__(
         self,
@@ -77,17 +77,17 @@ class Resizer:
         timeout_seconds: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock` gives unix seconds, as kubelets write them."""
+        """`clock` returns unix seconds, as kubelets write them."""
         self._kube, self._limiter, self._pods = kube, limiter, pods
         self._timeout, self._clock = timeout_seconds, clock
 
     async def resize(
         self, lease: Lease, target: Key, size: PodSize, container: str | None, failures: Failures
     ) -> Resized:
-        """Bring the pods of a target nearer to a size: a few at a time, once what was begun has come to an end.
+        """Bring the pods of a target nearer to a size: a few at a time, after the resizes under way have ended.
 
-        `container` names the one of each pod that is resized; None is its only one. Never raises for what the API
-        server answers. Call it only where the policy may act.
+        `container` names the container of each pod that is resized; None is its only one. Never raises for an answer of
+        the API server. Call it only where the policy may act.
         """
         now, bodies = self._clock(), [body for body in self._pods.of(target) if not is_over(body)]
         pods = [one for body in bodies if (one := sized(body, container)) is not None]
@@ -111,7 +111,7 @@ class Resizer:
         )
 
     async def _write(self, lease: Lease, target: Key, step: Step) -> Exception | None:
-        """Send one patch; return what went wrong."""
+        """Send one patch; return the error, None where it was taken."""
         pod = step.sized.pod
         path = object_path("v1", "pods", target[0], pod, "resize")
         try:
@@ -127,7 +127,7 @@ class Resizer:
         return None
 
     def _note(self, made: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
-        """Remember what the API server refused, and what was taken back from kubelets."""
+        """Remember refusals of the API server, and resizes that were taken back from kubelets."""
         refusals = [(pod, error) for pod, error in answers.items() if _refuses(pod, error)]
         of_all = []
         for pod, error in refusals:
@@ -162,7 +162,7 @@ def _is_gone(pod: str, error: KubeError) -> bool:
 
 
 def _refuses(pod: str, error: Exception | None) -> bool:
-    """Is it an answer that the next attempt would get as well?"""
+    """Return whether the next attempt would get the same answer."""
     return isinstance(error, KubeError) and error.status in REFUSED and not _is_gone(pod, error)
 
 
@@ -189,7 +189,7 @@ def _not_done(stuck: Stuck) -> Problem:
 
 
 def _left_alone(made: Plan, unnamed: bool) -> list[Problem]:
-    """What is said of pods that are not resized for what they are; `unnamed`: some have no such container."""
+    """Return problems of pods that cannot be resized; `unnamed`: some have no such container."""
     left = []
     if made.without_request:
         text = "pods ask for no CPU or no memory, and a request cannot be added while they run: set it in the template"

@@ -1,8 +1,8 @@
-"""Which running pods are resized next, and to what: pure, from what the API server says of them.
+"""The plan of the next resizes of running pods: pure, from their specs and statuses.
 
-A kubelet takes a resize up some time after the API server accepted it, or not at all, and says so in the pod's status:
+A kubelet takes a resize up some time after the API server accepted it, or not at all, and reports in the pod's status:
 `observedGeneration`, the container's `resources`, and the conditions PodResizePending (Deferred or Infeasible) and
-PodResizeInProgress. A resize is over when these say so. All that is remembered between two plans is in the pods.
+PodResizeInProgress. A resize is over when these say so. The pods hold all memory between two plans.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ AT_ONCE = 5
 
 # A pod that asks for more than it has hides its real use from the scheduler and the quota, so this is not for ever.
 PATIENCE_SECONDS = 300.0
-"""How long a resize may wait for room on its node, or for its container to need less, before it is taken back."""
+"""Longest wait of a resize for room on its node, or for its container to need less, before it is taken back."""
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 RESTARTS = "RestartContainer"
 
 Sizes = Mapping[str, float]
-"""Cores of `cpu` and bytes of `memory`; what a container does not ask for is not there."""
+"""Cores of `cpu` and bytes of `memory`; a resource without a request is absent."""
 
 
 class Stage(Enum):
-    """How far a kubelet is with the size that a pod's spec has."""
+    """The kubelet's progress with the size in a pod's spec."""
 
     SETTLED = "settled"
-    """The container runs with it."""
+    """The container runs with the size."""
     UNDER_WAY = "under way"
-    """The kubelet has not said yet, or is at it."""
+    """The kubelet has not reported yet, or is resizing."""
     DEFERRED = "Deferred"
     """The node has no room at the moment."""
     INFEASIBLE = "Infeasible"
@@ -47,7 +47,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What the API server says of the size of one running pod's container."""
+    """The size of one running pod's container, by its spec and status."""
 
     pod: str
     index: int
@@ -55,16 +55,16 @@ class Sized:
     container: str
     requests: Sizes
     limits: Sizes
-    """What the spec asks for."""
+    """Requests and limits of the spec."""
     running: Mapping[str, Sizes]
     """`requests` and `limits` that the container runs with, by these names."""
     stage: Stage
     since: float
     """Unix seconds at which the stage began; 0 = not known."""
     message: str
-    """What the kubelet says of it."""
+    """The kubelet's message."""
     restarts: frozenset[str]
-    """Resources that the container has to be restarted for."""
+    """Resources whose change restarts the container."""
     ready: bool
 
 
@@ -74,9 +74,9 @@ def runs(body: Mapping[str, Any]) -> bool:
 
 
 def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None:
-    """Read a pod; `container` names the one that is resized, None is its only one.
+    """Return the size of a pod's container; `container` names it, None is the only one.
 
-    Gives None for a pod that does not run, and for one without that container.
+    Return None for a pod that does not run, and for one without that container.
     """
     status = body.get("status") or {}
     if not runs(body):
@@ -110,7 +110,7 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
 
 
 def sizes(amounts: Mapping[str, Any] | None) -> dict[str, float]:
-    """Read CPU and memory of the requests or limits of a container; what is absent stays absent."""
+    """Return CPU and memory of the requests or limits of a container; an absent resource stays absent."""
     there = amounts or {}
     return {name: float(parse_quantity(there[name])) for name in ("cpu", "memory") if name in there}
 
@@ -132,12 +132,12 @@ class Step(NamedTuple):
     sized: Sized
     requests: Sizes
     limits: Sizes
-    """What they are to be."""
+    """The wanted requests and limits."""
     back: bool = False
-    """It takes back what the kubelet cannot do."""
+    """Whether it takes back a resize that the kubelet cannot do."""
 
     def patch(self) -> list[dict[str, Any]]:
-        """Give the JSON patch of the pod's `resize` subresource; it fails where the container is another one."""
+        """Return the JSON patch of the pod's `resize` subresource; it fails where the container is another one."""
         place = f"/spec/containers/{self.sized.index}"
         changes = [
             {"op": "replace", "path": f"{place}/resources/{kind}/{name}", "value": text(name, value)}
@@ -162,14 +162,14 @@ class Stuck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done now for the pods of one pool."""
+    """The next steps for the pods of one pool."""
 
     steps: list[Step] = field(default_factory=list)
     stuck: list[Stuck] = field(default_factory=list)
     unsettled: frozenset[str] = frozenset()
-    """Pods that do not run with the size that is wished."""
+    """Pods that do not run with the wished size."""
     without_request: int = 0
-    """Pods whose container has no request of a resource that is wished: it is left alone."""
+    """Number of pods whose container has no request of a wished resource: they are left alone."""
 
 
 def plan(
@@ -180,11 +180,11 @@ def plan(
     refused: Collection[str] = (),
     others_ready: bool = True,
 ) -> Plan:
-    """Plan the next patches for the running pods of a pool.
+    """Return the next patches for the running pods of a pool.
 
-    `wish` has the cores and bytes that each container should ask for; NaN is not controlled. Memory is not lowered
-    below `least_memory` bytes, and not at all where that is NaN. Pods in `refused` are not tried again. `now` is in
-    unix seconds. `others_ready` is False where the pool has pods besides these, which do not run yet.
+    `wish` has the cores and bytes of each container's requests; NaN is not controlled. Memory is not lowered below
+    `least_memory` bytes, and not at all where that is NaN. Pods in `refused` are not tried again. `now` is in unix
+    seconds. `others_ready` is False where the pool has pods besides these, which do not run yet.
 
     Limits move in the ratio of the requests, so that the pod's QoS class stays. No more than AT_ONCE pods are resized
     at a time; where a container has to be restarted, one at a time and only while all others are ready.
@@ -215,7 +215,7 @@ def _is_stuck(one: Sized, now: float) -> bool:
 
 
 def _back(one: Sized) -> Step | None:
-    """What takes the spec back to what runs; None where the container's size was not said."""
+    """Return the step that takes the spec back to the running size; None where the status has no size."""
     requests = {name: one.running["requests"].get(name, value) for name, value in one.requests.items()}
     limits = {name: one.running["limits"].get(name, value) for name, value in one.limits.items()}
     step = Step(one, requests, limits, back=True)
@@ -223,7 +223,7 @@ def _back(one: Sized) -> Step | None:
 
 
 def _step(one: Sized, wish: Sizes, least_memory: float) -> Step | None:
-    """What brings a pod to the size that is wished; None where it has it, or must not have it."""
+    """Return the step that brings a pod to the wished size; None where it has it, or must not have it."""
     requests = dict(one.requests)
     for name, value in wish.items():
         if name in requests and not math.isnan(value):
@@ -245,7 +245,7 @@ def _limit(name: str, limit: float, before: float | None, after: float | None) -
 
 
 def _paced(steps: Sequence[Step], every: Sequence[Sized], room: int, others_ready: bool) -> list[Step]:
-    """As many as may be resized now; the ones that need no restart go first."""
+    """Return the steps that may be taken now; those without a restart go first."""
     calm = [step for step in steps if not _restarts(step)][: max(room, 0)]
     if calm:
         return calm

@@ -15,9 +15,9 @@ from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.actuation.drain import Need
-from rlscaler_operator.actuation.place import Placer
+from rlscaler_operator.actuation.pod_sizes import Sizer
 from rlscaler_operator.actuation.scale import write_replicas
-from rlscaler_operator.actuation.size import Sizer
+from rlscaler_operator.actuation.weights import WeightWriter
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
@@ -55,11 +55,11 @@ class Deletion:
         self._sizer = sizer
         self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
         self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
-        self._placer = Placer(kube, shards, limiter, cache, settings)
+        self._placer = WeightWriter(kube, shards, limiter, cache, settings)
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, policy: Policy) -> None:
-        """Put things back where the policy asks for it, and let it go; the loop's next look tries again what failed."""
+        """Restore the originals where the policy asks for it, then remove the finalizer; failures are tried again."""
         if FINALIZER not in policy.observed.finalizers:
             await asyncio.sleep(RETRY_SECONDS)
             return
@@ -80,7 +80,7 @@ class Deletion:
             await asyncio.sleep(RETRY_SECONDS)
 
     def _held(self, policy: Policy) -> bool:
-        """Does something else scale the targets, now or (a foreign writer) when that was last looked for?"""
+        """Return whether another object scales the targets, now or (a foreign writer) at the last look."""
         known = policy.observed.parsed is not None and self._registry.conflict(policy, self._cache) is not None
         return known or is_true(policy.report.conditions, CONFLICTED)
 
@@ -88,7 +88,7 @@ class Deletion:
         return policy.observed.parsed is not None and policy.spec.restore_on_delete
 
     async def _all_restored(self, policy: Policy) -> bool:
-        """Put back weights, replicas and sizes; False where something waits, for a bounded time."""
+        """Put back weights, replicas and sizes; return False while something waits, for a bounded time."""
         now, traffic = time.monotonic(), policy.traffic
         traffic.restoring_since = now if traffic.restoring_since is None else traffic.restoring_since
         patient = now - traffic.restoring_since < self._patience
@@ -101,7 +101,7 @@ class Deletion:
         return sized or not patient
 
     async def _restored(self, policy: Policy, patient: bool) -> bool:
-        """Put weights and replicas back; False where a pool waits for its traffic to go."""
+        """Put weights and replicas back; return False where a pool waits for its traffic to go."""
         replicas, need = self._replicas(policy)
         lease = self._shards.of(policy.key)
         kube, cache, timeout = self._kube, self._cache, self._timeout
@@ -114,7 +114,7 @@ class Deletion:
         return not left
 
     def _replicas(self, policy: Policy) -> tuple[dict[str, int], Need]:
-        """The originals, raised to what the floor asks for while the load is known; and what the traffic needs."""
+        """Return the originals, raised to the floor while the load is known, and the need of the traffic."""
         assert policy.ownership.originals is not None
         original = policy.ownership.originals.replicas
         wanted = {pool: n for pool in POOLS if (n := getattr(original, pool)) is not None}
@@ -161,17 +161,17 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
 async def restore(
     kube: Kube,
     lease: Lease,
-    placer: Placer,
+    placer: WeightWriter,
     cache: WatchCache,
     policy: Policy,
     replicas: dict[str, int],
     need: Need | None,
     timeout_seconds: float,
 ) -> tuple[list[str], bool]:
-    """Set weights and `replicas` by pool; what was done in words, and whether anything is left for later.
+    """Set weights and `replicas` by pool; return the changes in words, and whether anything is left for later.
 
-    The weights go back first. A pool keeps what the traffic needs that may still be sent to it, by `need`; with None
-    nothing waits for that. Raises KubeError where it should be tried again.
+    The weights go back first. A pool keeps the replicas that the traffic needs that may still be sent to it, by `need`;
+    with None nothing waits for that. Raises KubeError where it should be tried again.
     """
     done = []
     originals = policy.ownership.originals

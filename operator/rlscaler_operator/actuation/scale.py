@@ -21,7 +21,7 @@ CONFLICTS = (409, 422)
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What became of one scale write."""
+    """Result of one scale write."""
 
     outcome: WriteResult
     message: str
@@ -34,9 +34,10 @@ class Write:
 
 
 def scale_patch(base: int, desired: int) -> list[dict[str, Any]]:
-    """Set `desired` only where the replicas still are `base`.
+    """Return a JSON patch that sets `desired` only where the replicas still are `base`.
 
-    Scale leaves 0 replicas out of its JSON: a test against null then passes, and `add` sets what `replace` would not.
+    Scale leaves 0 replicas out of its JSON: a test against null then passes, and `add` sets a field that `replace`
+    would not.
     """
     return [
         {"op": "test", "path": "/spec/replicas", "value": base or None},
@@ -47,7 +48,7 @@ def scale_patch(base: int, desired: int) -> list[dict[str, Any]]:
 async def write_replicas(
     kube: Kube, lease: Lease, cache: WatchCache, key: Key, base: int, desired: int, timeout_seconds: float
 ) -> Write:
-    """One write, never repeated: after a conflict the target is read again and the next tick decides anew."""
+    """Write replicas once: after a conflict the target is read again and the next tick decides anew."""
     try:
         path = cache.kinds.path(key)
     except KeyError:

@@ -18,7 +18,7 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.policy import Policy
 
 NamedActor = tuple[ActorLike | None, ModelUnavailableError | None]
-"""An actor, and what is wrong with its source; both where an older good one goes on."""
+"""An actor, and the error of its source; both where an older good one goes on."""
 
 
 @dataclass(slots=True)
@@ -58,17 +58,17 @@ class Actors:
         self._config_maps = config_maps
 
     def get(self, policy: Policy) -> NamedActor:
-        """What the spec names; where that cannot be used, what the policy was decided with before."""
+        """Return the actor that the spec names, and its error; while it is unusable, the actor of the last decision."""
         actor, error = self._named(policy)
         return actor or policy.decision.actor, error
 
     def bundled_trouble(self) -> str:
-        """Why the bundled network cannot be used; empty = it is loaded."""
+        """Return why the bundled network cannot be used; empty = it is loaded."""
         self._ppo.refresh()
         return "" if self._ppo.actor is not None else str(self._ppo.error)
 
     def pending(self, policy: Policy) -> bool:
-        """Is its source being read for the first time?"""
+        """Return whether the actor's source is being read for the first time."""
         if policy.decision.actor is not None:
             return False
         if (name := _config_map(policy)) is not None:
@@ -100,7 +100,7 @@ class Actors:
         return file.actor, file.error
 
     def _file(self, folder: Path, path: str) -> ModelFile:
-        """The model of this path as it is now."""
+        """Return the model of this path as it is now."""
         if path not in self._files:
             self._files[path] = ModelFile(folder, path, self._threads)
         self._files[path].refresh()

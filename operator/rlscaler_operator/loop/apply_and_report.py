@@ -1,4 +1,4 @@
-"""What ends a tick for one policy: diagnose how it stands, write the decision where that is allowed, and report."""
+"""The end of a tick for one policy: diagnose how it stands, write the decision where that is allowed, and report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import time
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.drain import Need, resumed
-from rlscaler_operator.actuation.size import Sizer, in_place
+from rlscaler_operator.actuation.pod_sizes import Sizer, in_place
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import SpecInvalidError
@@ -26,7 +26,7 @@ log = logging.getLogger("rlscaler.apply")
 
 
 class Reconciler:
-    """Brings what was decided for one policy into the cluster. What it found last is in the policy."""
+    """Brings the decision for one policy into the cluster. Its last findings are in the policy."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Reconciler:
         self._sizer = sizer
 
     def is_quiet(self, policy: Policy, outcome: Outcome) -> bool:
-        """Would diagnosing, applying and reporting find just what they found last time?
+        """Return whether diagnosing, applying and reporting would find the same as last time.
 
         A thousand quiet policies are then a few array operations. Actions always take the whole way.
         """
@@ -65,7 +65,7 @@ class Reconciler:
         return last == self._registry.revisions(policy, self._cache)
 
     def pass_quiet(self, policy: Policy, outcome: Outcome) -> None:
-        """Remember the decision state and update the metrics: all that a quiet policy needs."""
+        """Remember the decision state and update the metrics: a quiet policy needs no more."""
         policy.decision.state = outcome.state
         self._reporter.measure_quiet(policy, outcome)
 
@@ -91,7 +91,7 @@ class Reconciler:
             policy.timing.breaker.failed(time.monotonic())
 
     async def _apply_and_report(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:
-        """False where something failed that is not the user's to correct."""
+        """Diagnose, write and report; return False where something failed that is not the user's to correct."""
         error = error or (outcome.error if outcome is not None else None)
         if policy.observed.parsed is None or isinstance(error, SpecInvalidError):
             raise SpecInvalidError(policy.observed.invalid)
@@ -127,9 +127,9 @@ class Reconciler:
         return error is None and not (applied is not None and applied.failed)
 
     async def _apply(self, policy: Policy, outcome: Outcome, findings: Findings) -> Applied:
-        """Write what was decided; between two actions also what an earlier decision had to leave for later.
+        """Write the decision; between two actions also the replicas that an earlier decision left for later.
 
-        An action decides anew, and so does an edit; what is pending does not go on while a signal is unknown.
+        An action decides anew, and so does an edit; pending replicas wait while a signal is unknown.
         """
         decision, traffic = outcome.decision, policy.traffic
         assert decision is not None
@@ -150,12 +150,12 @@ class Reconciler:
         findings.warnings += sizes.problems
 
     def _still_wanted(self, policy: Policy, outcome: Outcome) -> bool:
-        """Is this still the policy that was decided for? It may have been edited or deleted during the tick."""
+        """Return whether this is still the policy of the decision: it may have been edited or deleted meanwhile."""
         same = policy.running and policy.observed.generation == outcome.entry.generation
         return same and self._shards.of(policy.key).held
 
     async def report_idle(self, policy: Policy) -> None:
-        """A policy that is switched off or invalid: say so once."""
+        """Report a policy that is switched off or invalid, once."""
         findings = await self._diagnostician.diagnose(policy, None)
         findings.warnings += await self._sizer.withdraw(policy)
         self._reporter.report(policy, findings, None, None, {}, None)

@@ -12,7 +12,7 @@ from rlscaler_operator.cluster.bodies import OVER, Key, is_ready, quantity, requ
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.exceptions import OperatorError
-from rlscaler_operator.state.budgets import Budget, Budgets, Counted
+from rlscaler_operator.state.budgets import Budget, BudgetRegistry, NodeCount
 from rlscaler_operator.state.registry import Registry
 
 log = logging.getLogger("rlscaler.count")
@@ -23,20 +23,20 @@ each of them."""
 
 
 class NodeCounter:
-    """Counts again and again for the budgets that this process shares. What it found out is in them."""
+    """Counts again and again for the budgets that this process owns. The counts are in the budgets."""
 
     def __init__(
         self,
         kube: Kube,
         cache: WatchCache,
         registry: Registry,
-        budgets: Budgets,
+        budgets: BudgetRegistry,
         shares: Callable[[Budget], bool],
         changed: Callable[[Budget], object],
     ) -> None:
-        """`shares` says whether this process shares a budget, and so counts for it.
+        """`shares` returns whether this process owns a budget, and so counts for it.
 
-        `changed` is called with a budget of which something else was counted than before.
+        `changed` is called with a budget whose counts have changed.
         """
         self._kube, self._cache, self._registry, self._budgets = kube, cache, registry, budgets
         self._shares, self._changed = shares, changed
@@ -58,7 +58,7 @@ class NodeCounter:
                 continue
 
     async def count_all(self) -> None:
-        """Count for every budget once. What cannot be counted now keeps its last count."""
+        """Count for every budget once. A resource that cannot be counted now keeps its last count."""
         for budget in self._budgets:
             if budget.spec is None or not self._shares(budget):
                 continue
@@ -67,27 +67,27 @@ class NodeCounter:
 
     async def _count(self, budget: Budget, nodes: NodeSelection, resources: Sequence[str]) -> None:
         """Count some resources of a budget on the nodes that they are counted on."""
-        before = budget.amounts, dict(budget.uncounted)
+        before = budget.amounts, dict(budget.count_errors)
         try:
             found = await self.count(budget, nodes, resources)
         except (OperatorError, TimeoutError) as error:
             found = dict.fromkeys(resources, f"{error or 'the API server did not answer in time'}")
         for name, counted in found.items():
-            budget.uncounted.pop(name, None)
+            budget.count_errors.pop(name, None)
             if isinstance(counted, str):
-                budget.uncounted[name] = counted
+                budget.count_errors[name] = counted
             else:
-                budget.counted[name] = counted
-        if (budget.amounts, budget.uncounted) != before:
+                budget.counts[name] = counted
+        if (budget.amounts, budget.count_errors) != before:
             for name in resources:
-                units, why = budget.counted.get(name), budget.uncounted.get(name, "counted")
+                units, why = budget.counts.get(name), budget.count_errors.get(name, "counted")
                 log.info("RLScalingBudget %s: %s units of %s; %s", budget.name, units and units.units, name, why)
             self._changed(budget)
 
     async def count(
         self, budget: Budget, selection: NodeSelection, resources: Sequence[str]
-    ) -> dict[str, Counted | str]:
-        """Count `resources` for one budget; of one that no node has it is said why it cannot be counted.
+    ) -> dict[str, NodeCount | str]:
+        """Return the counts of `resources` for one budget; for a resource that no node has, why it cannot be counted.
 
         A label with a slip in it is not to take everything away. Raises OperatorError where nodes or pods cannot be
         read.
@@ -97,19 +97,19 @@ class NodeCounter:
         having = [node for node in nodes if any(has(node, name) for name in resources)]
         ours = set(self._targets(budget))
         units = [await self._of_node(node, resources, ours) for node in having]
-        found: dict[str, Counted | str] = {}
+        found: dict[str, NodeCount | str] = {}
         for number, name in enumerate(resources):
             nodes_of = [node for node in having if has(node, name)]
             if nodes_of:
                 there = len([node for node in nodes_of if is_there(node)])
-                found[name] = Counted(sum(each[number] for each in units), there, time.time())
+                found[name] = NodeCount(sum(each[number] for each in units), there, time.time())
                 continue
             what = f"has {name}" if nodes else f"has the labels {selector}"
             found[name] = f"no node {what}: change the resource's name or amountFrom.nodes.matchLabels, or add nodes"
         return found
 
     async def _of_node(self, node: Json, resources: Sequence[str], ours: Collection[Key]) -> list[float]:
-        """What members of the budget hold and may get of each resource on a node."""
+        """Return the units of each resource that members of the budget hold, or may get, on a node."""
         if not is_there(node):
             return [0.0] * len(resources)
         # Version 0 is answered from the API server's memory, by its index of nodes, and not by reading all pods.
@@ -127,31 +127,31 @@ class NodeCounter:
 
     def _targets(self, budget: Budget) -> Iterator[Key]:
         """The targets of all policies that the budget selects."""
-        for key in self._budgets.selected(budget):
+        for key in self._budgets.policies_of(budget):
             policy = self._registry.get(key)
             if policy is not None and policy.observed.facts is not None:
                 yield from (target for _, target in policy.observed.facts.targets)
 
 
 def has(node: Json, resource: str) -> bool:
-    """Say whether a node has any of a resource for pods."""
+    """Return whether a node has any of a resource for pods."""
     return quantity(((node.get("status") or {}).get("allocatable") or {}).get(resource)) > 0
 
 
 def is_there(node: Json) -> bool:
-    """Say whether a node is not being deleted and its kubelet reports."""
+    """Return whether a node is not being deleted and its kubelet reports."""
     return is_ready(node) and "deletionTimestamp" not in node["metadata"]
 
 
 def requested(pod: Json, resource: str) -> float:
-    """Give how much of a resource a pod holds of its node."""
+    """Return the units of a resource that a pod holds of its node."""
     if (pod.get("status") or {}).get("phase") in OVER:
         return 0.0
     return requests_of(pod.get("spec") or {}).get(resource, 0.0)
 
 
 def _by_nodes(resources: Sequence[Resource]) -> Iterator[tuple[NodeSelection, list[str]]]:
-    """Give the resources that are counted, together those that are counted on the same nodes."""
+    """Yield the resources that are counted, together those that are counted on the same nodes."""
     found: list[tuple[NodeSelection, list[str]]] = []
     for one in resources:
         if one.amount_from is None:

@@ -1,4 +1,4 @@
-"""Diagnosing how a policy stands: what is missing, what else scales its targets, whether it is paused."""
+"""Diagnosing how a policy stands: missing targets and signals, other scalers of its targets, pauses and limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOLDERS = {
 """API version and plural of the kinds of objects that can hold a target."""
 
 ASK_AGAIN_SECONDS = 60.0
-"""Pause between two questions whether what a policy conflicts with is still there."""
+"""Pause between two checks whether the object of a conflict still exists."""
 
 
 class Diagnostician:
@@ -40,7 +40,7 @@ class Diagnostician:
         self._kube, self._cache, self._registry = kube, cache, registry
 
     async def diagnose(self, policy: Policy, outcome: Outcome | None) -> Findings:
-        """Find out how the policy stands at this tick. `outcome` is None where nothing was decided."""
+        """Return the findings of this tick. `outcome` is None where nothing was decided."""
         if policy.observed.parsed is None:
             return Findings(mode="Auto", problems=[Problem("InvalidSpec", policy.observed.invalid)])
         findings = Findings(mode=policy.spec.mode)
@@ -112,7 +112,7 @@ class Diagnostician:
         ]
 
     async def _other(self, policy: Policy, findings: Findings) -> Conflict | None:
-        """What else scales the targets. Foreign writers are looked for where there is something that they overwrite."""
+        """Return the other scaler of the targets. Foreign writers are looked for where the policy writes."""
         ownership, conflict = policy.ownership, self._registry.conflict(policy, self._cache)
         if conflict is not None and self._may_ask(policy, conflict) and await self._is_gone(policy.key[0], conflict):
             conflict = self._registry.conflict(policy, self._cache)
@@ -125,7 +125,7 @@ class Diagnostician:
         return conflict
 
     def _may_ask(self, policy: Policy, conflict: Conflict) -> bool:
-        """A new conflict is asked about at once, a known one now and then: its end may be missed as well."""
+        """Return whether to check a conflict: a new one at once, a known one now and then, as its end may be missed."""
         now, ownership = time.monotonic(), policy.ownership
         if ownership.holder == conflict.holder and now - ownership.holder_asked_at < ASK_AGAIN_SECONDS:
             return False
@@ -133,7 +133,7 @@ class Diagnostician:
         return True
 
     async def _is_gone(self, namespace: str, conflict: Conflict) -> bool:
-        """A watch that was interrupted may have missed a deletion: ask before saying Conflicted."""
+        """Return whether the object of a conflict is gone: an interrupted watch may have missed its deletion."""
         if conflict.holder is None:
             return False
         kind, name = conflict.holder
@@ -152,7 +152,7 @@ class Diagnostician:
         return False
 
     async def _sizers(self, policy: Policy, findings: Findings) -> None:
-        """Find what else sizes pods that have a range; where the policy would size them, it stands back."""
+        """Find other sizers of pods that have a range; where the policy would size them, it leaves them alone."""
         asked = policy.ownership.sizers_asked_at
         for pool, key in policy.facts.targets:
             target, conflict = policy.spec.targets.pool(pool), find_sizer(key, self._cache)
@@ -219,14 +219,14 @@ def _resources(pool: str) -> str:
 
 
 def acts(policy: Policy) -> bool:
-    """Are decisions to be written, as far as mode and promotion go? Before the first decision the spec says so."""
+    """Return whether decisions are to be written by mode and promotion. Before the first decision the spec says so."""
     if policy.promotion.status is None:
         return policy.spec.mode == "Auto" and policy.spec.promotion.require == "None"
     return writes(policy.spec.mode, policy.promotion.status)
 
 
 def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
-    """Signals that are unknown for one reason are one problem: its remedy is said once."""
+    """Return one problem for all signals that are unknown for one reason, so that its remedy is said once."""
     signals: dict[Problem, list[str]] = {}
     for signal, reading in missing:
         signals.setdefault(Problem(reading.reason, reading.message), []).append(signal)
@@ -237,7 +237,7 @@ def _unknown(missing: list[tuple[str, Reading]]) -> list[Problem]:
 
 
 def _off(policy: Policy) -> list[Problem]:
-    """The pools that are turned off, and how to turn each on."""
+    """Return the pools that are turned off, and how to turn each on."""
     return [
         Problem(
             "ScalingDisabled",
@@ -250,7 +250,7 @@ def _off(policy: Policy) -> list[Problem]:
 
 
 def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
-    """What keeps the pools from what was asked for, at this tick or at the last action."""
+    """Return the limits that keep the pools from the requested replicas, at this tick or at the last action."""
     limits, budgets = [], policy.decision.budgets
     if len(budgets) > 1:
         names = ", ".join(budgets)

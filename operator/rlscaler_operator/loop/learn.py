@@ -1,22 +1,29 @@
-"""What is learned about a policy's pools where its spec leaves it open: cold start and capacity."""
+"""Learning about a policy's pools: cold start and capacity where the spec leaves them open, and the size of pods."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
+from rlscaler_core.api import Status
 from rlscaler_core.api.status import LEARNED_IN, Learned, LearnedPool
 from rlscaler_core.decision.types import POOLS
+from rlscaler_core.vertical.recommend import Memory, Usage, nothing_known
+from rlscaler_core.vertical.storage import from_text
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.sensing.capacity import DIGITS, SUSPECT_PERCENT, Capacity
 from rlscaler_operator.sensing.measure import Readings, load_of
-from rlscaler_operator.sensing.results import Answers, unknown
+from rlscaler_operator.sensing.queries import size_name
+from rlscaler_operator.sensing.results import Answers, pick, unknown
+from rlscaler_operator.state.pod_sizes import RESOURCES, look, ranges_of
 from rlscaler_operator.state.policy import Policy
 
 UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 
 
 def learned(policy: Policy, cache: WatchCache) -> Learned | None:
-    """Measured now, else what was before; None where nothing is open or known."""
+    """Return the learned values, measured now or before; None where nothing is open or known."""
     if not policy.facts.learns:
         return None
     pools = {pool: found for pool in POOLS if (found := _known(policy, cache, pool)) is not None}
@@ -48,11 +55,11 @@ def _known(policy: Policy, cache: WatchCache, pool: str) -> LearnedPool | None:
 
 
 CONSUMER_CHANGE = 0.1
-"""Share by which what a consumer processes has to differ before what is used changes, and with it the status."""
+"""Share by which the measured rate of a consumer must differ before the used rate, and with it the status, changes."""
 
 
 def _per_consumer(used: float | None, measured: float) -> float | None:
-    """Give what a consumer of a stream processes each second, as it is used from now on; None = not known."""
+    """Return the messages per second of a consumer, as they are used from now on; None = unknown."""
     if not measured > 0 or (used is not None and abs(measured - used) <= CONSUMER_CHANGE * used):
         return used
     return float(f"{measured:.{DIGITS}g}")
@@ -67,7 +74,7 @@ def learn_capacity(
     window_seconds: float,
     now: float,
 ) -> None:
-    """Take this tick's measurements into what a replica of each pool carries, where the spec does not say it.
+    """Learn the capacity of a replica of each pool from this tick's measurements, where the spec does not state it.
 
     `replicas` and `ready` are of the GPU and the CPU pool, `window_seconds` is that of the rates, `now` in seconds.
     """
@@ -101,10 +108,10 @@ def learn_capacity(
 
 
 def without_saturated(policy: Policy, readings: Readings) -> Readings:
-    """Return the readings without a utilization that says nothing about the load, while the latency is low.
+    """Return the readings without a utilization that does not follow the load, while the latency is low.
 
     It would let the reactive floor, the HPA formula and the actor add replicas for ever, since more replicas do not
-    lower it. Only pools whose capacity is being learned are looked at; above half of the SLO it is used all the same.
+    lower it. Only pools whose capacity is being learned are checked; above half of the SLO it is used all the same.
     """
     latency, limit = readings["p95_latency"], policy.spec.metrics.max_age_seconds
     if not (latency.age_seconds <= limit and latency.value <= policy.spec.slo.latency_milliseconds / 2):
@@ -120,3 +127,38 @@ def without_saturated(policy: Policy, readings: Readings) -> Readings:
             doubted = unknown("UtilizationSaturated", text, used.age_seconds)
             readings = readings | {UTILIZATIONS[pool]: doubted}
     return readings
+
+
+def size_pods(policy: Policy, answers: Answers, now: float) -> None:
+    """Recommend a size for the policy's pods, where its spec has a range; `now` in unix seconds.
+
+    A resource whose usage is not measured, or too old, keeps its size.
+    """
+    targets = [(pool, target) for pool, _ in policy.facts.targets if (target := policy.spec.targets.pool(pool))]
+    sized = [(pool, target.object_name, target.resources) for pool, target in targets if target.resources is not None]
+    if not sized:
+        policy.decision.size_pods(None)
+        return
+    pools = tuple(pool for pool, _, _ in sized)
+    used = [
+        [_used(policy, answers, size_name(resource, resources.container or ""), name) for resource in RESOURCES]
+        for _, name, resources in sized
+    ]
+    usage = Usage(np.full(len(pools), now), np.array(used, np.float64))
+    ranges = ranges_of(resources for _, _, resources in sized)
+    policy.decision.size_pods(look(_sizes_before(policy, pools), ranges, pools, usage))
+
+
+def _used(policy: Policy, answers: Answers, query: str, target: str) -> float:
+    reading = pick(answers.get(query, {}), (policy.key[0], target))
+    return reading.value if reading.age_seconds <= policy.spec.metrics.max_age_seconds else math.nan
+
+
+def _sizes_before(policy: Policy, pools: tuple[str, ...]) -> Memory:
+    """Return the memory of usage of this process, or of the process that wrote the status."""
+    sizing = policy.decision.sizing
+    if sizing is not None and sizing.pools == pools:
+        return sizing.after
+    written = Status.model_validate(policy.outbox.status).pod_sizes if sizing is None else None
+    memory = from_text(written.seen, len(pools)) if written is not None and written.seen else None
+    return nothing_known(len(pools)) if memory is None else memory

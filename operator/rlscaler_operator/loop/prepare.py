@@ -1,4 +1,4 @@
-"""One policy's row of a batch: what was measured, what it has, and the state that it was left in."""
+"""One policy's row of a batch: its measurements, its replicas, and the state of its last decision."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from rlscaler_core.decision.exceptions import ForecasterStateError
 from rlscaler_core.decision.types import POOLS, Params, State
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.actors import Actors
-from rlscaler_operator.loop.learn import learn_capacity, learned, without_saturated
-from rlscaler_operator.loop.size import size_pods
+from rlscaler_operator.loop.learn import learn_capacity, learned, size_pods, without_saturated
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.stabilization import restore, restore_forecaster, restore_placement
 from rlscaler_operator.sensing.measure import (
@@ -52,7 +51,7 @@ class Prepared(NamedTuple):
 
 
 class Preparer:
-    """Prepares policies for a decision. What it finds out is kept in the policies."""
+    """Prepares policies for a decision, and keeps readings, learned values and actor in them."""
 
     def __init__(
         self,
@@ -68,11 +67,11 @@ class Preparer:
         self._epoch = time.time() - time.monotonic()
 
     def unix(self, now: float) -> float:
-        """The unix time, in seconds, of a time on the monotonic clock. Steps of the wall clock leave it as it is."""
+        """Return the unix time in seconds of a monotonic time. Steps of the wall clock do not change it."""
         return self._epoch + now
 
     def prepare(self, policy: Policy, due: Due, answers: Answers, elapsed_seconds: float = 0.0) -> Prepared | None:
-        """The policy's row of the batch, `elapsed_seconds` after the answers.
+        """Return the policy's row of the batch, `elapsed_seconds` after the answers.
 
         None where a target does not exist, or nothing is to be decided any more.
         """
@@ -120,7 +119,7 @@ class Preparer:
         return Prepared(params, state, samples, kind, actor, policy.observed.generation)
 
     def _stream(self, policy: Policy) -> Stream | None:
-        """The newest look at the policy's stream; None where it has none."""
+        """Return the newest look at the policy's stream; None where it has none."""
         if policy.spec.signal is None:
             self._streams.forget(policy.key)
         stream = None if policy.spec.signal is None else self._streams.latest(policy.key)
@@ -137,7 +136,7 @@ class Preparer:
         now: float,
         elapsed_seconds: float,
     ) -> Readings:
-        """What was measured, by signal; what a replica carries is learned from it. `now` on the monotonic clock."""
+        """Return the readings by signal, and learn a replica's capacity from them. `now` on the monotonic clock."""
         subject = policy.subject
         if policy.decision.count_in(subject.unit, subject.signal):
             policy.late.forget()
@@ -152,7 +151,7 @@ class Preparer:
         return readings
 
     def _resumed(self, policy: Policy, params: Params, replicas: tuple[int, int], now: float) -> State:
-        """The state that the policy's status was left with, by this process or another one. `now` in unix seconds."""
+        """Return the state in the policy's status, written by this or another process. `now` in unix seconds."""
         subject = policy.subject
         written = Status.model_validate(policy.outbox.status)
         state = fresh_state(policy.decision.actor, replicas, now)
@@ -167,7 +166,8 @@ class Preparer:
         return restore(state, params, written.stabilization, now)
 
     def _pending(self, policy: Policy, params: Params) -> tuple[tuple[float, float], tuple[int, int]]:
-        """Seconds for which the oldest pod of each pool has not come up, and how many have not for too long."""
+        """Return the seconds since each pool's oldest pod that has not come up, and the pods that have not for too
+        long."""
         seconds, stuck = [0.0, 0.0], [0, 0]
         for pool, key in policy.facts.targets:
             i = POOLS.index(pool)

@@ -1,18 +1,18 @@
-"""What a batch asks: the shared queries of its Prometheus, policies' own queries, and the brokers of their streams."""
+"""The queries of a batch: shared queries of its Prometheus, policies' own queries, and the brokers of their streams."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.references import References
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, own_access
+from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, access_of, own_access
 from rlscaler_operator.sensing.answer import Bounds
 from rlscaler_operator.sensing.kafka_access import KafkaAccess, kafka_access_of
 from rlscaler_operator.sensing.labels import Labels
@@ -33,7 +33,7 @@ IN_ONE_REQUEST = 20
 """Policies of one namespace whose own queries are sent as one."""
 
 OwnAnswers = dict[Key, asyncio.Task[TimedAnswers]]
-"""What is asked for each policy that has queries or a stream of its own."""
+"""The running queries of each policy that has queries or a stream of its own."""
 
 
 class Answered(NamedTuple):
@@ -45,7 +45,7 @@ class Answered(NamedTuple):
 
 
 class Sensing:
-    """Asks for policies, and remembers whose own queries are slow."""
+    """Sends the queries of policies, and remembers the policies whose own queries are slow."""
 
     def __init__(
         self,
@@ -70,32 +70,43 @@ class Sensing:
         await self.sources.close()
         self.streams.close()
 
+    def access(self, policy: Policy) -> Access | None:
+        """Return the access to a policy's Prometheus; None while its credential is read for the first time."""
+        return access_of(policy.spec.metrics, policy.key, self._settings, self._secrets)
+
+    async def query(self, policy: Policy, promql: str) -> list[dict[str, Any]]:
+        """Return the series of one query at a policy's Prometheus. Raises MetricsError."""
+        access = self.access(policy)
+        if access is None:
+            raise MetricsError("its credential is being read for the first time")
+        return await self.sources.instant(access, promql)
+
     async def ask(self, access: Access, policies: list[Policy]) -> Answers:
-        """The answers for all `policies`; never raises."""
+        """Return the answers for all `policies`; never raises."""
         queries = self._queries([policy.subject for policy in policies])
         with self._metrics.stage("sense"):
             return await self.sources.ask(access, queries)
 
     def _queries(self, subjects: list[Subject]) -> list[Query]:
-        """The queries for all subjects; they are made again when other subjects are asked for."""
+        """Return the queries for all subjects; they are built again when the subjects change."""
         if self._asked is None or self._asked[0] != subjects:
             self._asked = subjects, batch(subjects, *windows(self._settings), self.labels)
         return self._asked[1]
 
     def ask_own(self, access: Access, policies: list[Policy]) -> OwnAnswers:
-        """Begin to ask what is of single policies, their own queries and their streams."""
+        """Start the queries of single policies, their own queries and their streams."""
         own = self._ask_queries(access, [policy for policy in policies if policy.subject.queries])
         self.look_at_streams([policy for policy in policies if policy.spec.signal], own)
         return own
 
     async def wait_for_prompt(self, own: OwnAnswers) -> None:
-        """Wait a moment for the own queries of those that are not set apart."""
+        """Wait a moment for the own queries of policies that are not set apart."""
         prompt = {task for key, task in own.items() if key not in self._apart}
         if prompt:
             await asyncio.wait(prompt, timeout=PATIENCE_SECONDS)
 
     def _ask_queries(self, access: Access, policies: list[Policy]) -> OwnAnswers:
-        """Begin to ask policies' own queries: of a namespace several in one request, unless they are set apart."""
+        """Start policies' own queries: several of a namespace in one request, unless they are set apart."""
         tasks: OwnAnswers = {}
         together: dict[tuple[OwnAccess, str], list[Policy]] = defaultdict(list)
         for policy in policies:
@@ -111,7 +122,7 @@ class Sensing:
         return tasks
 
     def look_at_streams(self, policies: list[Policy], own: OwnAnswers) -> None:
-        """Begin to look at the streams of `policies`, all of a cluster at once; `own` waits for them as for queries."""
+        """Start to look at the streams of `policies`, all of a cluster at once; `own` waits for them as for queries."""
         together: dict[KafkaAccess, list[tuple[Policy, Asker]]] = defaultdict(list)
         for policy in policies:
             assert policy.spec.signal is not None
@@ -135,9 +146,9 @@ class Sensing:
         )
 
     def set_apart(self, policies: Iterable[Policy], answered: Answered, own: OwnAnswers) -> None:
-        """Have policies asked on their own whose own queries are slow or fail, until they neither are nor do.
+        """Set policies apart whose own queries are slow or fail, until they neither are nor do.
 
-        Which of several in one request is the slow one shows when each is asked alone.
+        Which of several in one request is the slow one shows when each is queried alone.
         """
         if answered.answers and all(isinstance(answer, MetricsError) for answer in answered.answers.values()):
             return
@@ -162,6 +173,6 @@ async def _with_look(look: asyncio.Task[float], own: asyncio.Task[TimedAnswers] 
 
 
 def cancel(own: OwnAnswers) -> None:
-    """Give up what was asked for single policies."""
+    """Cancel the queries of single policies."""
     for task in own.values():
         task.cancel()

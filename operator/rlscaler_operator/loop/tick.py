@@ -6,9 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -17,9 +16,10 @@ from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.apply_and_report import Reconciler
+from rlscaler_operator.loop.background import Launch
+from rlscaler_operator.loop.grants import Grant, Sharing
 from rlscaler_operator.loop.prepare import Prepared, Preparer
 from rlscaler_operator.loop.sense import PATIENCE_SECONDS, Answered, OwnAnswers, Sensing, cancel
-from rlscaler_operator.loop.share import Sharing
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import Objectives
 from rlscaler_operator.sensing.access import Access
@@ -45,12 +45,11 @@ LAUNCHED = 4
 """Policies diagnosed and reported between two such turns: 1 ms each."""
 
 DuePolicy = tuple[Policy, Due]
-Launch = Callable[[list[Policy], Coroutine[Any, Any, None]], None]
 
 
 @dataclass(slots=True)
 class Tick:
-    """One policy on its way through a batch: what each stage came to, until one fails."""
+    """One policy on its way through a batch: the result of each stage, until one fails."""
 
     policy: Policy
     entry: Entry | None = None
@@ -63,7 +62,7 @@ class Tick:
 
 
 class Ticker:
-    """Runs batches. Everything that it needs to remember is in the policies.
+    """Runs batches. All memory is in the policies.
 
     A batch goes through `tick_batch` (ask Prometheus), `_tick_part` (prepare, decide, compare with the shadow
     simulation), and `_apply_and_report_all`, which hands each policy on to the reconciler.
@@ -79,18 +78,19 @@ class Ticker:
         preparer: Preparer,
         shadows: Shadows,
         reconciler: Reconciler,
+        sharing: Sharing | None,
         launch: Launch,
     ) -> None:
+        """`sharing` is None where no budgets are shared; `launch` runs a coroutine in the background."""
         self._limiter, self._registry, self._metrics = limiter, registry, metrics
         self._sensing, self._preparer, self._shadows = sensing, preparer, shadows
         self._reconciler, self._launch = reconciler, launch
         self._objectives = Objectives(settings, metrics)
         self._tables = Tables()
-        self.sharing: Sharing | None = None
-        """None where no budgets are shared."""
+        self.sharing = sharing
 
     async def tick_batch(self, access: Access, batch: list[DuePolicy]) -> None:
-        """One batch: all of it shares a Prometheus, so a dead one holds up no policy of another.
+        """Run one batch: all of it shares a Prometheus, so a dead one holds up no policy of another.
 
         Each policy's writes and report run on their own, so slow ones hold up only that policy. So do its own queries:
         policies whose answers are not there a moment after the shared ones are ticked when they are.
@@ -134,7 +134,7 @@ class Ticker:
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
         self._sensing.set_apart([policy for policy, _ in batch], answered, own)
         if self.sharing is not None:
-            batch = self.sharing.together(batch, lambda due: due[0].key)
+            batch = self.sharing.sorted_by_budget(batch, lambda due: due[0].key)
         for begin in range(0, len(batch), AT_ONCE):
             part = batch[begin : begin + AT_ONCE]
             given = {
@@ -147,7 +147,7 @@ class Ticker:
     async def _tick_part(
         self, access: Access, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]
     ) -> None:
-        """A part of a batch; `own` are the answers for policies that have queries of their own."""
+        """Run a part of a batch; `own` are the answers for policies that have queries of their own."""
         with self._metrics.stage("prepare"):
             ticks = await self._prepare_all(part, answered, own)
         began = time.monotonic()
@@ -163,7 +163,7 @@ class Ticker:
             await self._apply_and_report_all(ticks, seconds)
 
     async def _prepare_all(self, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]) -> list[Tick]:
-        """An entry for each policy, with samples that are views of one table."""
+        """Return a tick for each policy, with samples that are views of one table."""
         breath, ticks = _Breath(), [Tick(policy) for policy, _ in part]
         rows: list[tuple[Tick, Prepared]] = []
         for tick, (policy, due) in zip(ticks, part, strict=True):
@@ -192,21 +192,20 @@ class Ticker:
             self._keep_grants(self.sharing, [tick for tick, _ in entries])
 
     def _keep_grants(self, sharing: Sharing, ticks: list[Tick]) -> None:
-        """Decide again, with their grants, for the policies that a shared budget grants less than they asked for."""
-        limits, compared = sharing.share_batch(
-            [(tick.policy, tick.outcome) for tick in ticks if tick.outcome is not None]
-        )
-        bound = [(tick, limits[tick.policy.key]) for tick in ticks if tick.policy.key in limits]
+        """Decide again, with their grants, for the policies whose request or running replicas exceed the grant."""
+        grants = sharing.share_batch([(tick.policy, tick.outcome) for tick in ticks if tick.outcome is not None])
+        again: list[tuple[Tick, Grant, Entry]] = []
         for tick in ticks:
-            tick.granted = compared.get(tick.policy.key)
-        entries = []
-        for tick, limit in bound:
-            assert tick.entry is not None
-            samples = replace(tick.entry.samples, granted_replicas=np.array([limit.granted], np.int32))
-            tick.entry = replace(tick.entry, samples=samples)
-            entries.append(tick.entry)
-        for (tick, limit), outcome in zip(bound, decide_all(entries), strict=True):
-            outcome.granted, outcome.sharing = limit.text, limit.sharing
+            if (grant := grants.get(tick.policy.key)) is None:
+                continue
+            tick.granted = grant.by_pool
+            if grant.binds:
+                assert tick.entry is not None
+                granted = np.array([grant.by_pool], np.int32)
+                tick.entry = replace(tick.entry, samples=replace(tick.entry.samples, granted_replicas=granted))
+                again.append((tick, grant, tick.entry))
+        for (tick, grant, _), outcome in zip(again, decide_all([entry for *_, entry in again]), strict=True):
+            outcome.granted, outcome.sharing = grant.describe(), grant.sharing_id
             tick.outcome = outcome
 
     async def _apply_and_report_all(self, ticks: list[Tick], seconds: dict[str, float]) -> None:
@@ -227,7 +226,7 @@ class Ticker:
                 await asyncio.sleep(0)
 
     def _compare_all(self, access: Access, ticks: list[Tick]) -> None:
-        """Step the shadow simulation, and hold its model against what was measured where a window is over."""
+        """Step the shadow simulation, and compare its model with the measurements where a window is over."""
         here = [
             ComparedPolicy(tick.policy, tick.entry, tick.granted)
             for tick in ticks
@@ -259,7 +258,7 @@ class Ticker:
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:
-    """Return those of a batch whose own queries are answered or that have none, and the others."""
+    """Return the policies whose own queries are answered or that have none, and the others."""
     ready: list[DuePolicy] = []
     late: list[DuePolicy] = []
     for one in batch:
@@ -269,7 +268,7 @@ def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], lis
 
 
 class _Breath:
-    """Lets everything else run where this task has kept the event loop for a while."""
+    """Lets other tasks run where this task has kept the event loop for a while."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()

@@ -1,7 +1,7 @@
-"""One sharing of an RLScalingBudget as a line of the audit log: the arbiter's inputs and its grants.
+"""How a budget was shared, as a line of the audit log: the input of the arbiter, and its grants.
 
-A line is valid until the inputs change. Decisions name it, so that a replay can follow a grant from the requests of all
-members to the decision that was made with it.
+A line stands for as long as the input stays the same; decisions name it, so that a replay can follow a grant from the
+requests of all members to the decision that was made with it.
 """
 
 from __future__ import annotations
@@ -10,13 +10,23 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.rules import RULES, RuleName
-from rlscaler_core.arbiter.types import NO_RESOURCE, Budgets, Grants, Loans, Members, Reason, make_budgets, make_members
+from rlscaler_core.arbiter.types import (
+    NO_RESOURCE,
+    Budgets,
+    Grants,
+    Loans,
+    Members,
+    Reason,
+    make_budgets,
+    make_members,
+    same_rows,
+)
 from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.types import POOLS, Rows
 from rlscaler_operator.exceptions import RecordError
@@ -32,8 +42,6 @@ ONE_RESOURCE = "rlscaler.io/sharing/v1"
 OF_RESOURCES = {"shared": ("amount",), "members": ("units", "guaranteed", "ceiling")}
 """Columns with a number for each resource."""
 
-Table = TypeVar("Table", bound=Rows)
-
 
 class BudgetObject(NamedTuple):
     """Identity of a shared RLScalingBudget."""
@@ -44,8 +52,8 @@ class BudgetObject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Inputs of the arbiter for one RLScalingBudget; `budgets` has one row, the other tables one for each policy."""
+class ArbiterInput:
+    """Everything that the grants of one budget follow from; `budgets` has one row, the other tables one per policy."""
 
     rule: RuleName
     pool: str
@@ -58,53 +66,53 @@ class Told:
     budgets: Budgets
     members: Members
     loans: Loans
-    """Loans of the interval before."""
+    """The arbiter's memory from the interval before."""
 
-    def same(self, other: Told | None) -> bool:
-        """Return True where `other` has the same inputs."""
-        if other is None or self._names() != other._names():
-            return False
-        pairs = ((self.budgets, other.budgets), (self.members, other.members), (self.loans, other.loans))
-        return all(alike(first, second) for first, second in pairs)
+    def same(self, other: ArbiterInput) -> bool:
+        """Return whether the grants of `other` follow from exactly the same input."""
+        tables = ("budgets", "members", "loans")
+        return self._names() == other._names() and all(
+            same_rows(getattr(self, name), getattr(other, name)) for name in tables
+        )
 
     def _names(self) -> tuple[object, ...]:
         return self.rule, self.pool, self.resources, self.policies, self.acts
 
-    def again(self) -> tuple[Grants, Loans]:
-        """Let the arbiter share once more. Raises ColumnError."""
+    def arbitrate(self) -> tuple[Grants, Loans]:
+        """Have the arbiter share once more. Raises ColumnError."""
         return arbitrate(self.rule, self.budgets, self.members, self.loans)
 
 
 class SharingLog:
-    """Writes a line when the arbiter's inputs for an RLScalingBudget change."""
+    """Writes a line where the arbiter's input for a budget has changed."""
 
     def __init__(self, audit: AuditLog | None) -> None:
-        """Without an enabled audit log nothing is written."""
+        """Without an enabled `audit` log nothing is written."""
         self._audit = audit if audit is not None and audit.enabled else None
-        self._last: dict[str, tuple[BudgetObject, Told, str]] = {}
+        self._last: dict[str, tuple[BudgetObject, ArbiterInput, str]] = {}
 
-    def note(self, budget: BudgetObject, told: Told, grants: Grants, after: Loans) -> str:
-        """Return the ID of the line about this sharing; the line is written where it is new. Empty without a log."""
+    def note(self, budget: BudgetObject, given: ArbiterInput, grants: Grants, after: Loans) -> str:
+        """Return the ID of the line of these grants; write the line where it is a new one."""
         if self._audit is None:
             return ""
         last = self._last.get(budget.name)
-        if last is not None and last[0] == budget and told.same(last[1]):
+        if last is not None and last[0] == budget and given.same(last[1]):
             return last[2]
         now = time.time()
         sharing_id = uuid7(now)
-        self._last[budget.name] = budget, told, sharing_id
-        self._audit.write(partial(sharing_line, sharing_id, now, budget, told, grants, after))
+        self._last[budget.name] = budget, given, sharing_id
+        self._audit.write(partial(sharing_line, sharing_id, now, budget, given, grants, after))
         return sharing_id
 
-    def forget(self, names: Collection[str]) -> None:
-        """Forget all RLScalingBudgets except these."""
+    def keep_only(self, names: Collection[str]) -> None:
+        """Forget the last lines of all budgets but these."""
         self._last = {name: last for name, last in self._last.items() if name in names}
 
 
 def sharing_line(
-    sharing_id: str, unix_seconds: float, budget: BudgetObject, told: Told, grants: Grants, after: Loans
+    sharing_id: str, unix_seconds: float, budget: BudgetObject, given: ArbiterInput, grants: Grants, after: Loans
 ) -> Json:
-    """Return the record of one sharing."""
+    """Return the record of how one budget was shared."""
     return {
         "schema": SCHEMA,
         "sharing_id": sharing_id,
@@ -113,20 +121,20 @@ def sharing_line(
         "uid": budget.uid,
         "generation": budget.generation,
         "runtime": runtime(),
-        "rule": told.rule,
-        "pool": told.pool,
-        "resources": list(told.resources),
-        "policies": ["/".join(key) for key in told.policies],
-        "acts": list(told.acts),
-        "shared": _columns(told.budgets),
-        "members": _columns(told.members),
-        "loans": _columns(told.loans),
+        "rule": given.rule,
+        "pool": given.pool,
+        "resources": list(given.resources),
+        "policies": ["/".join(key) for key in given.policies],
+        "acts": list(given.acts),
+        "shared": _columns(given.budgets),
+        "members": _columns(given.members),
+        "loans": _columns(given.loans),
         **granted(grants, after),
     }
 
 
 def granted(grants: Grants, after: Loans) -> Json:
-    """Return the part of a record that a replay has to reproduce."""
+    """Return the part of a record that a replay must reproduce."""
     return {"grants": _columns(grants), "after": _columns(after)}
 
 
@@ -150,8 +158,8 @@ def current(record: Json) -> Json:
     return record | tables | {"schema": SCHEMA, "resources": [""], "grants": grants}
 
 
-def told_of(record: Json) -> Told:
-    """Read the arbiter's inputs from a record in the schema of this release. Raises RecordError."""
+def input_of(record: Json) -> ArbiterInput:
+    """Return the arbiter's input in a record of this release's schema. Raises RecordError."""
     try:
         m = len(record["policies"])
         rule, pool = record["rule"], record["pool"]
@@ -159,7 +167,7 @@ def told_of(record: Json) -> Told:
             raise RecordError(f"rule {rule!r} or pool {pool!r} is not known: replay it with the release that wrote it")
         columns = {name: np.asarray(column, np.int32) for name, column in record["loans"].items()}
         lengths = {len(column) for table in ("members", "loans") for column in record[table].values()}
-        told = Told(
+        given = ArbiterInput(
             rule,
             pool,
             tuple(map(str, record["resources"])),
@@ -171,10 +179,10 @@ def told_of(record: Json) -> Told:
         )
     except (KeyError, TypeError, ValueError, AttributeError, ColumnError) as error:
         raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
-    wide = {told.budgets.amount.shape[1], told.members.units.shape[1]}
-    if lengths - {m} or len(told.acts) != m or wide != {len(told.resources)}:
+    wide = {given.budgets.amount.shape[1], given.members.units.shape[1]}
+    if lengths - {m} or len(given.acts) != m or wide != {len(given.resources)}:
         raise RecordError("a sharing is malformed: its columns have different lengths")
-    return told
+    return given
 
 
 def _key(text: str) -> tuple[str, str]:
@@ -189,9 +197,3 @@ def _columns(table: Rows) -> Json:
 def _arrays(columns: dict[str, Any]) -> dict[str, Any]:
     """Return JSON as arrays: None and "inf" become floats."""
     return {name: np.asarray(column, np.float64) for name, column in columns.items()}
-
-
-def alike(first: Table, second: Table) -> bool:
-    """Return True where two tables have the same rows; NaN equals NaN."""
-    columns = ((getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
-    return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in columns)

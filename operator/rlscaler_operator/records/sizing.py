@@ -13,7 +13,7 @@ from rlscaler_core.vertical.recommend import Ranges, Usage
 from rlscaler_core.vertical.storage import from_text, to_text
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, plain
-from rlscaler_operator.state.sizing import Sizing, look
+from rlscaler_operator.state.pod_sizes import Sizing, look
 
 
 def record_of(sizing: Sizing) -> Json:

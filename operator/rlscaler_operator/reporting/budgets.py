@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from rlscaler_core.api import GROUP, VERSION, Condition, set_condition
 from rlscaler_core.api.budget import BUDGET_PLURAL
 from rlscaler_core.api.budget_status import BudgetStatus
 from rlscaler_core.arbiter.types import Reason
-from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Events, Reference, Type
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
-from rlscaler_operator.reporting.grants import Shared, of_resources, status
+from rlscaler_operator.reporting.grants import of_resources, status
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.budgets import Budget
+from rlscaler_operator.state.grants import BudgetGrants, Excluded
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import merge_patch
 
@@ -44,17 +44,6 @@ NO_POLICIES = ("NoPolicies", "no policy that is on has the namespace and the lab
 """Reason and message of an RLScalingBudget that selects no policy."""
 
 
-class Absent(NamedTuple):
-    """Policies that an RLScalingBudget selects and does not act on."""
-
-    several: Mapping[Key, tuple[str, ...]]
-    """Policies that other RLScalingBudgets select too, with the names of all of these."""
-    poolless: Sequence[Key]
-    """Policies without a target in its pool."""
-    unitless: Sequence[Key]
-    """Policies whose pods request none of its resources."""
-
-
 class BudgetReporter:
     """Builds status, conditions, Events and metrics of RLScalingBudgets, and writes them in the background."""
 
@@ -73,33 +62,30 @@ class BudgetReporter:
         self._settings, self._kube, self._shards, self._limiter = settings, kube, shards, limiter
         self._events, self._metrics, self._gone, self._launch = events, metrics, gone, launch
 
-    def report(self, budget: Budget, shared: Shared, absent: Absent) -> None:
-        """Report the grants of an RLScalingBudget, and the policies that it does not act on."""
-        problem = _problem(budget, absent, bool(shared.rows))
+    def report(self, budget: Budget, shared: BudgetGrants, excluded: Excluded) -> None:
+        """Report the grants of a budget that was shared, and the policies on which it does not act."""
+        members, granted, remote = shared.request.members, shared.grants.granted.tolist(), shared.has_remote_members
+        problem = _problem(budget, excluded, bool(members))
         few = _too_few_of(shared)
-        travelling: dict[Key, int] = {}
-        if shared.travels:
-            travelling = {
-                key: int(granted) for (key, _), granted in zip(shared.rows, shared.grants.granted, strict=True)
-            }
-        facts = (budget.generation, problem, few, shared.amounts, dict(budget.uncounted), travelling)
-        if facts == budget.found and not shared.begins:
+        for_others = {m.key: replicas for m, replicas in zip(members, granted, strict=True)} if remote else {}
+        inputs = (budget.generation, problem, few, shared.request.amounts, dict(budget.count_errors), for_others)
+        # Nothing that a person reads has changed; once an interval the figures are renewed all the same.
+        if inputs == budget.reported and not shared.begins:
             return
         budget.conditions = self._conditions(budget, problem, few)
         self._measure(shared)
-        new = shared.travels and (not budget.published or budget.published[-1][1] != travelling)
-        number = budget.round + new if shared.travels else None
-        accepted = self._publish(budget, status(budget, shared, number).to_dict())
-        # Without the write the same facts have to be reported once more.
-        budget.found = facts if accepted else ()
-        if accepted and new:
-            budget.publish(travelling)
+        new_round = remote and (not budget.published or budget.published[-1][1] != for_others)
+        number = budget.round + new_round if remote else None
+        taken = self._publish(budget, status(shared, number).to_dict())
+        budget.reported = inputs if taken else ()
+        if taken and new_round:
+            budget.add_round(for_others)
 
     def unusable(self, budget: Budget) -> None:
         """Report an RLScalingBudget that is not shared, because it cannot be read or selects no policy."""
         problem = ("InvalidSpec", budget.invalid) if budget.invalid else NO_POLICIES
         if budget.spec is not None and budget.amounts is None:
-            why = [f"{name}: {text}" for name, text in budget.uncounted.items() if name not in budget.counted]
+            why = [f"{name}: {text}" for name, text in budget.count_errors.items() if name not in budget.counts]
             problem = ("AmountUnknown", "; ".join(why) or "its nodes have not been counted yet")
         budget.conditions, _ = set_condition(budget.conditions, "Ready", False, *problem, generation=budget.generation)
         none = BudgetStatus(observed_generation=max(budget.generation, 0), policies=0, conditions=budget.conditions)
@@ -143,7 +129,7 @@ class BudgetReporter:
             text = f"RLScalingBudget {name} is gone: only the policy's own limits hold"
             self._post(policy.reference, "Normal", "BudgetDeleted", text)
 
-    def _measure(self, shared: Shared) -> None:
+    def _measure(self, shared: BudgetGrants) -> None:
         amounts = {
             (resource.name, state): float(getattr(resource, state) or 0.0)
             for resource in of_resources(shared, {})
@@ -157,11 +143,11 @@ class BudgetReporter:
             "running": shared.members.current,
         }
         replicas = {
-            (*key, state): float(column[i])
-            for i, (key, _) in enumerate(shared.rows)
+            (*member.key, state): float(column[i])
+            for i, member in enumerate(shared.request.members)
             for state, column in columns.items()
         }
-        self._metrics.put_budget(shared.name, amounts, replicas)
+        self._metrics.put_budget(shared.request.budget.name, amounts, replicas)
 
     def _publish(self, budget: Budget, content: dict[str, Any]) -> bool:
         """Write a status in the background; return False where it is too early for that."""
@@ -185,7 +171,7 @@ class BudgetReporter:
                 budget.written, budget.written_at = content, time.monotonic()
         except (KubeError, LeaseLostError, TimeoutError) as error:
             log.warning("RLScalingBudget %s: status was not written: %s", budget.name, error)
-            budget.found, budget.tried_at = (), time.monotonic() + FAILED_SECONDS - RETRY_SECONDS
+            budget.reported, budget.tried_at = (), time.monotonic() + FAILED_SECONDS - RETRY_SECONDS
             if isinstance(error, KubeError) and error.status == 404:
                 self._gone(budget.name)
         finally:
@@ -194,25 +180,25 @@ class BudgetReporter:
 
 def _known(budget: Budget) -> tuple[bool, str, str]:
     """Return status, reason and message of the condition AmountKnown."""
-    counts = budget.counted.items()
+    counts = budget.counts.items()
     where = ", ".join(f"{count.units:g} units of {name} on {count.nodes} nodes" for name, count in counts)
-    if budget.uncounted:
-        why = "; ".join(f"{name}: {text}" for name, text in budget.uncounted.items())
+    if budget.count_errors:
+        why = "; ".join(f"{name}: {text}" for name, text in budget.count_errors.items())
         return False, "NotCounted", f"{why}; until then it is the last count: {where}"
     return True, "Counted", where
 
 
-def _too_few_of(shared: Shared) -> tuple[str, ...]:
+def _too_few_of(shared: BudgetGrants) -> tuple[str, ...]:
     """Return the resources whose amount is smaller than the requested guarantees."""
     short = shared.grants.resource[shared.grants.reason == Reason.TOO_FEW]
-    return tuple(shared.resources[number] for number in sorted(set(short.tolist())))
+    return tuple(shared.request.resources[number] for number in sorted(set(short.tolist())))
 
 
 def _too_few(budget: Budget, few: Sequence[str]) -> str:
     """Return the message about resources that are too small, with the remedy."""
     where = ", ".join(
         f"{count.units:g} units of {name} on the {count.nodes} nodes that amountFrom counts"
-        for name, count in budget.counted.items()
+        for name, count in budget.counts.items()
         if name in few
     )
     text = "the arbiter shares it among these guarantees and lends nothing of what they take"
@@ -226,20 +212,20 @@ def _too_few(budget: Budget, few: Sequence[str]) -> str:
     )
 
 
-def _problem(budget: Budget, absent: Absent, shares: bool) -> tuple[str, str] | None:
+def _problem(budget: Budget, excluded: Excluded, shares: bool) -> tuple[str, str] | None:
     """Return why an RLScalingBudget does not act on every policy that it selects; None where it does."""
-    several, poolless, unitless = absent
+    several, without_pool, without_units = excluded
     if several:
         key, names = next(iter(several.items()))
         more = f" and {len(several) - 1} more" if len(several) > 1 else ""
         text = f"policy {key[0]}/{key[1]}{more} is selected by RLScalingBudgets {', '.join(names)}, so none acts on it"
         return "PolicyInSeveralBudgets", f"{text}: change its labels, or the members of all but one"
-    if poolless:
+    if without_pool:
         assert budget.spec is not None
-        names_ = ", ".join("/".join(key) for key in poolless[:3])
+        names_ = ", ".join("/".join(key) for key in without_pool[:3])
         return "NoSuchPool", f"{names_} has no {budget.spec.pool} target: change spec.pool or the members"
-    if unitless:
-        names_ = ", ".join("/".join(key) for key in unitless[:3])
+    if without_units:
+        names_ = ", ".join("/".join(key) for key in without_units[:3])
         text = f"the pod template of {names_} requests none of the resources"
         return "NoUnits", f"{text}: set requests there, or members[].resources[].unitsPerReplica"
     return None if shares else NO_POLICIES

@@ -34,9 +34,9 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import findings, status
 from rlscaler_operator.state.error_budget import slo_status
 from rlscaler_operator.state.findings import Findings
+from rlscaler_operator.state.pod_sizes import status_of
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Revisions
-from rlscaler_operator.state.sizing import status_of
 
 log = logging.getLogger("rlscaler.report")
 

@@ -18,9 +18,9 @@ from rlscaler_operator.cluster.bodies import Key, key_of
 from rlscaler_operator.cluster.cache import read_target
 from rlscaler_operator.cluster.kinds import TargetKind, is_other
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
-from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
+from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.run.health import Health, serve
 from rlscaler_operator.run.release import release_if_namespace_ends
 from rlscaler_operator.run.watches import (
@@ -60,16 +60,15 @@ class Context:
 
     def __init__(self, settings: Settings, kube: Kube) -> None:
         self.settings, self.kube = settings, kube
-        self.shards = Shards(kube, settings)
         self.synced = False
         """True while kopf runs, after all watched objects have been read."""
         parts: dict[str, Callable[[], str]] = {
             "watches": self._watches,
-            "lease": self.shards.trouble,
+            "lease": lambda: self.engine.shards.trouble(),
             "policy": lambda: self.engine.bundled_trouble(),
         }
         self.health = Health(parts)
-        self.engine = Engine(settings, kube, self.shards, self.health.turn)
+        self.engine = build_engine(settings, kube, self.health.turn)
         self.apis = OptionalApis(kube, self._optional(), self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
         """Set when a part of the operator has failed: then the process ends."""
@@ -252,7 +251,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
             "secrets": engine.secrets,
             "apis": context.apis,
             "missed deletions": MissedDeletions(kube, engine.registry, settings.namespaces, engine.forget),
-            "lease": context.shards,
+            "lease": engine.shards,
             "engine": engine,
         }
         if settings.budgets:

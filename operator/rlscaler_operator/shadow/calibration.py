@@ -1,6 +1,5 @@
-"""What was measured over a window, to hold the model against: the latency histogram, the requests received, and what
-ran and waited. Pure.
-"""
+"""Measurements over a window, to compare the model with: the latency histogram, the requests received, and the requests
+that ran and waited. Pure."""
 
 from __future__ import annotations
 
@@ -44,9 +43,9 @@ class Histogram:
         return max(self.within.values(), default=0.0)
 
     def late(self, slo_seconds: float, unanswered: float | None = None) -> tuple[float, float] | None:
-        """The fewest and the most requests that can have been late; None where unknown.
+        """Return the fewest and the most requests that can have been late; None where unknown.
 
-        `unanswered` is how many of those that came and have no answer count as late, by default all.
+        `unanswered` is the number of unanswered requests that count as late, by default all.
         """
         in_time = self.in_time(slo_seconds)
         if in_time is None:
@@ -55,7 +54,7 @@ class Histogram:
         return late - in_time[1], late - in_time[0]
 
     def in_time(self, slo_seconds: float) -> tuple[float, float] | None:
-        """The fewest and the most requests that can have been answered in time; None where unknown."""
+        """Return the fewest and the most requests that can have been answered in time; None where unknown."""
         if not self.within or not math.isfinite(self.received):
             return None
         below = max((count for bound, count in self.within.items() if bound <= slo_seconds * (1 + 1e-9)), default=0.0)
@@ -63,7 +62,7 @@ class Histogram:
         return below, above
 
     def p95_bucket_ms(self) -> tuple[float, float] | None:
-        """Bounds of the bucket that holds the percentile; None where nothing was answered."""
+        """Return the bounds of the bucket that holds the percentile; None where nothing was answered."""
         whole = self.answered
         if not whole > 0:
             return None
@@ -80,9 +79,9 @@ Histograms = dict[tuple[str, str, str], Histogram]
 
 
 def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = DEFAULT_LABELS) -> str:
-    """One query for all: buckets told apart by `le`, requests received without it, presets by a label of theirs.
+    """Return one query for all: buckets told apart by `le`, requests received without it, presets by a label of theirs.
 
-    It asks for nothing where no subject's preset has a histogram of the latency.
+    It selects nothing where no subject's preset has a histogram of the latency.
     """
     window = f"[{round(window_seconds)}s]"
     subjects = [one for one in subjects if one.histogram is not None and one.requests.counts_arrivals]
@@ -115,13 +114,13 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
 
 
 def tells_running(subject: Subject) -> bool:
-    """Does its server tell what runs from what waits? What is in flight behind a gateway may wait in the server."""
+    """Return whether its server tells running requests from waiting ones; a gateway does not see the server's queue."""
     server = SERVERS.get(subject.preset)
     return server is not None and bool(server.in_flight and server.waiting) and subject.signal == "endToEnd"
 
 
 def _timed(subject: Subject) -> str:
-    """Return what the buckets of a subject's latency are told apart by."""
+    """Return the name by which the buckets of a subject's latency are told apart."""
     return subject.timed_by if subject.signal == "endToEnd" else f"{subject.timed_by} {subject.signal}"
 
 
@@ -130,7 +129,7 @@ def _told_apart(name: str, vector: str) -> str:
 
 
 def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
-    """Histograms by (preset, namespace, Deployment or service), bounds in seconds; what is not finite is left out."""
+    """Return finite histograms by (preset, namespace, Deployment or service), bounds in seconds."""
     found: Histograms = {}
     for one in series:
         labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
@@ -147,7 +146,7 @@ def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
 
 
 def histogram_of(found: Histograms, subject: Subject) -> Histogram | None:
-    """The histogram of one service, over both pools where they are counted apart; None where there is none.
+    """Return the histogram of one service, over both pools where they are counted apart; None where there is none.
 
     Where each token is counted, the share of tokens within a bound stands for that share of the requests.
     """

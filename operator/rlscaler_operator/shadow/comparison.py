@@ -1,4 +1,4 @@
-"""One policy's comparison with what really runs: what it compares, its days, and the calibration of the model."""
+"""One policy's comparison with the service that really runs: both sides, its days, and the model's calibration."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
-from rlscaler_core.decision.types import Float, Params
+from rlscaler_core.decision.types import POOLS, Float, Params
 from rlscaler_core.queueing.fluid import RELATIVE_BOUNDS, Meter, percentile_ms
 from rlscaler_operator.records.record import describe
-from rlscaler_operator.shadow.calibration import Histogram
+from rlscaler_operator.shadow.calibration import Histogram, tells_running
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
-from rlscaler_operator.shadow.remedy import remedy
 from rlscaler_operator.shadow.service_times import ServiceTimes, unknown_times
-from rlscaler_operator.shadow.verdict import Requirements
+from rlscaler_operator.shadow.verdict import REMEDY, Requirements
 from rlscaler_operator.state.policy import Policy
 
 RECENT_WINDOWS = 6
@@ -30,7 +29,7 @@ SUMS = ("seconds", "requests", "virtual_cost", "real_cost", "virtual_late", "rea
 
 @dataclass(slots=True)
 class Comparison:
-    """What is known of a comparison besides its row in the table."""
+    """A comparison, besides its row in the table."""
 
     policy: Policy
     """The policy as it ran when the comparison began; another object (after a change of leader) begins a new one."""
@@ -44,17 +43,16 @@ class Comparison:
     """The days that are over."""
     today: str = ""
     measured: MeasuredDay | None = None
-    """What was measured today."""
+    """Today's measurements."""
     agreeing: deque[bool] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
     slower: bool | None = None
     """Whether the model was slower than the service in the last window in which they differed; None = in none."""
     answered_since: float = 0.0
-    """By how many more requests were answered than came: since today began, or since one without an answer counted as
-    late."""
+    """Surplus of answered over received requests: since today began, or since one without an answer counted as late."""
     mark: Meter | None = None
     """The real service's meter when the present window began."""
     times: ServiceTimes = field(default_factory=unknown_times)
-    """How long each pool's replicas work on a request, for the model."""
+    """The time for which each pool's replicas work on a request, for the model."""
     calibrate_at: float = float("inf")
     """Unix seconds when the window ends, and below when a verdict is due and when the day ends."""
     update_at: float = float("-inf")
@@ -63,20 +61,20 @@ class Comparison:
     """Today's sums when the comparison was taken up."""
 
     def is_of(self, promotion: PromotionStatus) -> bool:
-        """Does the status describe this comparison?"""
+        """Return whether the status describes this comparison."""
         return promotion.basis == self.basis and (promotion.against == "HPAFormula") == self.acting
 
     @property
     def calibrated(self) -> bool:
-        """Did the model match, percentile and late share, in most of the recent windows?"""
+        """Whether the model matched, percentile and late share, in most of the recent windows."""
         return len(self.agreeing) >= RECENT_WINDOWS // 2 and sum(self.agreeing) * 2 > len(self.agreeing)
 
     def remedy(self) -> str:
-        """What to do where the model does not match what was measured."""
+        """Return the remedy where the model does not match the measurements."""
         return remedy(self.policy, self.params, self.times, self.slower)
 
     def day(self, sums: Float) -> EvidenceDay:
-        """Today so far, from the table's sums (6,)."""
+        """Return today so far, from the table's sums (6,)."""
         value = dict(zip(SUMS, (max(0.0, float(v)) for v in sums), strict=True))
         ours, other = ("real", "virtual") if self.acting else ("virtual", "real")
         return EvidenceDay(
@@ -98,7 +96,7 @@ class Comparison:
         self.begun = np.array([day.hours * 3600, day.requests, virtual[0], real[0], virtual[1], real[1]])
 
     def close(self, sums: Float, today: str) -> None:
-        """A day is over. A comparison that has found nothing in the longest time begins anew."""
+        """Close a day that is over. A comparison without a result in the longest time begins anew."""
         if self.today:
             self.days.append(self.day(sums))
         if len(self.days) >= EVIDENCE_DAYS:
@@ -108,10 +106,10 @@ class Comparison:
     def calibrate(
         self, now: Meter, histogram: Histogram | None, slo_ms: float, times: ServiceTimes | None = None
     ) -> None:
-        """A window is over: `now` is the real service's meter (one row), `histogram` what was measured.
+        """Compare model and measurements of a window: `now` is the real service's meter (one row).
 
-        `times` is how long requests were worked on in it: the model is told for the windows to come, and a window that
-        it played without knowing says nothing of it.
+        `times` is the time of work on a request in it: the model uses it in later windows, and a window that it played
+        without knowing does not count.
         """
         before, self.mark = self.mark, now
         late = None if histogram is None else histogram.late(slo_ms / 1000, self._unanswered(histogram))
@@ -139,10 +137,10 @@ class Comparison:
         self.agreeing.append(agrees and late_agrees(window))
 
     def _unanswered(self, histogram: Histogram) -> float:
-        """Of the requests that came in a window and have no answer, those that count as late.
+        """Return the number of late requests among those without an answer in a window.
 
-        One that is refused stays without an answer. One in flight has it in a later window, in which more are answered
-        than come: those are not late a second time when others are in flight.
+        A refused request stays without an answer. A request in flight is answered in a later window, with more answers
+        than arrivals: it is not late a second time when others are in flight.
         """
         if not (histogram.within and math.isfinite(histogram.received)):
             return 0.0
@@ -151,7 +149,7 @@ class Comparison:
         return max(0.0, growth)
 
     def _learns(self, times: ServiceTimes | None) -> bool:
-        """Take over how long requests are worked on; True where something was not known of a pool before."""
+        """Take over the times of work; return whether a time was unknown of a pool before."""
         if times is None:
             return False
         before, self.times = self.times, ServiceTimes(*map(_joined, self.times, times))
@@ -159,7 +157,7 @@ class Comparison:
 
 
 def _joined(known: Float, new: Float) -> Float:
-    """Half of what was known and half of what is new, (2,); where one of them is NaN, the other."""
+    """Return the mean (2,) of known and new times; where one of them is NaN, the other."""
     mean = np.where(np.isfinite(known), (known + new) / 2, new)
     return np.where(np.isfinite(new), mean, known)
 
@@ -170,7 +168,7 @@ def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
 
 
 def requirements_of(policy: Policy) -> Requirements:
-    """What a policy's spec and its actor ask for."""
+    """Return the requirements of a policy's spec and its actor."""
     spec = policy.spec
     named = (*describe(policy.decision.actor).values(), *map(str, policy.deployments), policy.subject.service)
     otherwise = [name for name in (spec.capacity.unit, spec.slo.signal) if name not in ("requests", "endToEnd")]
@@ -187,7 +185,7 @@ def requirements_of(policy: Policy) -> Requirements:
 
 
 def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:
-    """A new comparison, with the days that the status holds of the same comparison."""
+    """Return a new comparison, with the days of the same comparison in the status."""
     written = policy.promotion.status
     comparison = Comparison(policy, requirements_of(policy).basis, acting, stack, today=date_of(now))
     if written is not None and comparison.is_of(written):
@@ -200,3 +198,39 @@ def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:
 
 def date_of(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).date().isoformat()
+
+
+LEAST_AT_ONCE = 0.5
+"""Requests in work at a replica at a time below which its stated capacity counts as wrong."""
+
+
+def remedy(policy: Policy, params: Params | None, times: ServiceTimes, slower: bool | None) -> str:
+    """Return the remedy for the first known mistake, else for the usual cause.
+
+    `params` (one row) has the capacity of a replica, `times` its time of work on a request, and `slower` says whether
+    the model was slower than the service where they differed last; each None or NaN where unknown.
+    """
+    if policy.spec.slo.signal != "endToEnd":
+        return (
+            f"the model times whole requests, and no {policy.spec.slo.signal}: where it stays like this, "
+            "spec.promotion.require: None lets the policy act without evidence"
+        )
+    if params is not None and policy.spec.capacity.unit == "requests":
+        for number, pool in enumerate(POOLS):
+            seconds, carries = float(times.seconds[number]), float(params.requests_per_second[0, number])
+            if seconds * carries < LEAST_AT_ONCE:
+                return (
+                    f"a replica works on a request for {1000 * seconds:.3g} ms, so even one at a time it carries "
+                    f"{1 / seconds:.3g} requests/s, and not {carries:.3g}: set "
+                    f"spec.{policy.spec.per_replica_field(pool)} to what it carries under full load"
+                )
+    if slower is None:
+        return REMEDY
+    if slower:
+        return f"the model is slower than the service, as if a replica carried more than it is said to: {REMEDY}"
+    if not tells_running(policy.subject) and np.isnan(times.seconds).all():
+        return (
+            "the model is faster than the service, and works on one request at a time, since no series tells what runs "
+            f"from what waits: where replicas work on several, name the server in spec.metrics.preset; else {REMEDY}"
+        )
+    return f"the model is faster than the service, as if a replica carried less than it is said to: {REMEDY}"

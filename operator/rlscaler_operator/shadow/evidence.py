@@ -1,4 +1,10 @@
-"""One day of a comparison: what it says, and whether it counts. Pure."""
+"""One day of a comparison: its regret and whether it counts, and confidence sequences over the days. Pure.
+
+A day is one value: within it everything depends on everything. Both functions on days rest on the Bayes factor of the
+t-test with a standard normal prior on the effect size, which is a test martingale under normal days of unknown variance
+(Wang and Ramdas, "Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance", 2023): by
+Ville's inequality it ever exceeds 1 / alpha with a probability of alpha at most, so looking every day costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +12,67 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, Regret, RegretInterval
-from rlscaler_operator.shadow.statistics import ConfidenceInterval, interval
+
+Float = NDArray[np.float64]
+
+FEWEST_DAYS = 5
+"""Fewer days in a row never count as a turn: two that happen to be alike would look like certainty."""
+
+LEAST_SPREAD = 1e-9
+
+
+class ConfidenceInterval(NamedTuple):
+    """A mean and its confidence sequence at one moment."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def interval(days: ArrayLike, alpha: float, resolution: float) -> ConfidenceInterval:
+    """Return the confidence sequence of the mean of `days` (n,): for every n, all hold with probability 1 - `alpha`.
+
+    `resolution` is the least standard deviation that is believed. Unbounded until a few days are there (5 at 5 %).
+    """
+    values = np.asarray(days, np.float64)
+    n = len(values)
+    if n == 0:
+        return ConfidenceInterval(float("nan"), float("-inf"), float("inf"))
+    mean = float(values.mean())
+    if n < 2:
+        return ConfidenceInterval(mean, float("-inf"), float("inf"))
+    spread = max(float(values.std(ddof=1)), resolution, LEAST_SPREAD)
+    reached = (np.sqrt(1 + n) / alpha) ** (2 / n)
+    if reached >= 1 + n:
+        return ConfidenceInterval(mean, float("-inf"), float("inf"))
+    squared = (n - 1) * (reached - 1) / (1 - reached / (1 + n))
+    half = spread * float(np.sqrt(squared / n))
+    return ConfidenceInterval(mean, mean - half, mean + half)
+
+
+def turned_above(days: ArrayLike, limit: float, days_between_false_alarms: float, resolution: float) -> bool:
+    """Return whether the mean of `days` (n,) has come to lie above `limit`, on some day or other.
+
+    Every day may be the turn: the Bayes factors of all stretches that end today add up to a detector that, while the
+    mean is not above the limit, gives a false alarm once in `days_between_false_alarms` days on average or less often
+    (an e-detector of Shiryaev and Roberts' kind; Shin, Ramdas and Rinaldo, 2022). It looks upwards only: where the days
+    lie lower, each factor that counts is smaller, day by day.
+    """
+    values = np.asarray(days, np.float64)[::-1] - limit
+    n = np.arange(1, len(values) + 1)
+    mean = np.cumsum(values) / n
+    variance = np.maximum(np.cumsum(values**2) - n * mean**2, 0.0) / np.maximum(n - 1, 1)
+    student = n * mean**2 / np.maximum(variance, max(resolution, LEAST_SPREAD) ** 2)
+    freedom = np.maximum(n - 1, 1)
+    gained = 0.5 * n * (np.log1p(student / freedom) - np.log1p(student / (freedom * (1 + n)))) - 0.5 * np.log1p(n)
+    counts = (mean > 0) & (n >= FEWEST_DAYS)
+    factors = np.where(counts, np.exp(np.minimum(gained, 700.0)), 0.0)
+    return bool(factors.sum() >= days_between_false_alarms)
+
 
 ALPHA = 0.01
 """Chance that one of the two confidence sequences is ever wrong, on normal days. How often they
@@ -24,8 +89,8 @@ LATE_RESOLUTION = 0.01
 
 LATE_TOLERANCE_POINTS = 1.0
 LATE_TOLERANCE_SHARE = 0.25
-"""The modelled late share of the replicas that really ran may be off by so many points plus this share of what was
-measured."""
+"""The modelled late share of the replicas that really ran may be off by so many points plus this share of the measured
+late share."""
 
 AGREEING_SHARE = 0.75
 """Share of a day's windows in which the model's 95th percentile has to agree with the measured one."""
@@ -58,7 +123,7 @@ def is_whole(day: EvidenceDay) -> bool:
 
 
 def is_calibrated(day: EvidenceDay) -> bool:
-    """Did the model, run over the replicas that really ran, say what was measured?"""
+    """Return whether the model, run over the replicas that really ran, matches the measurements."""
     if day.requests < FEW_REQUESTS:
         return True
     measured = day.measured
@@ -68,12 +133,12 @@ def is_calibrated(day: EvidenceDay) -> bool:
 
 
 def agrees(measured: MeasuredDay) -> bool:
-    """Are the modelled late share and, in most windows, the modelled percentile those that were measured?"""
+    """Return whether the modelled late share and, in most windows, the modelled percentile match the measured ones."""
     return late_agrees(measured) and measured.agreeing >= AGREEING_SHARE * measured.windows
 
 
 def late_agrees(measured: MeasuredDay) -> bool:
-    """Is the modelled late share within the tolerance of what the histogram allows?"""
+    """Return whether the modelled late share is within the tolerance of the histogram's bounds."""
     if measured.requests <= 0 or measured.modelled_requests <= 0:
         return False
     low = 100 * measured.late / measured.requests
@@ -84,31 +149,32 @@ def late_agrees(measured: MeasuredDay) -> bool:
 
 
 def p95_agrees(modelled_ms: float, low_ms: float, high_ms: float, finest_ms: float = 0.0) -> bool:
-    """`low_ms` to `high_ms` is the bucket of the measured percentile; the last bucket has no upper end.
+    """Return whether a modelled percentile agrees with the measured one in the bucket `low_ms` to `high_ms`.
 
-    `finest_ms` is the first bound of the model's own histogram: what is modelled below it may be anything from 0 on.
+    The last bucket has no upper end. `finest_ms` is the first bound of the model's own histogram: a modelled value
+    below it may be anything from 0 on.
     """
     least_ms = modelled_ms if modelled_ms > finest_ms else 0.0
     return math.isfinite(modelled_ms) and low_ms / P95_FACTOR <= modelled_ms and least_ms <= high_ms * P95_FACTOR
 
 
 def cost_regret(day: EvidenceDay) -> float:
-    """%; below 0 the policy is cheaper."""
+    """Return the excess cost in %; below 0 the policy is cheaper."""
     return 100 * (day.cost / day.other_cost - 1)
 
 
 def late_regret(day: EvidenceDay) -> float:
-    """Percentage points of the requests; below 0 the policy is less late."""
+    """Return the excess of late requests in percentage points; below 0 the policy is less late."""
     return 100 * (day.late - day.other_late) / day.requests if day.requests > 0 else 0.0
 
 
 def counting(days: Sequence[EvidenceDay], today: str) -> list[EvidenceDay]:
-    """The days that are over, whole and calibrated."""
+    """Return the days that are over, whole and calibrated."""
     return [day for day in days if day.date < today and is_whole(day) and is_calibrated(day)]
 
 
 def compare(days: Sequence[EvidenceDay]) -> Compared:
-    """Confidence sequences over `days`, all of which count."""
+    """Return confidence sequences over `days`, all of which count."""
     return Compared(
         len(days),
         interval([cost_regret(day) for day in days], ALPHA / 2, COST_RESOLUTION),
@@ -117,7 +183,7 @@ def compare(days: Sequence[EvidenceDay]) -> Compared:
 
 
 def to_regret(compared: Compared) -> Regret | None:
-    """The comparison as the status shows it; None before the first day."""
+    """Return the comparison as the status shows it; None before the first day."""
     if not compared.days:
         return None
     return Regret(cost_percent=_rounded(compared.cost), late_points=_rounded(compared.late))

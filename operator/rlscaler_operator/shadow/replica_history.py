@@ -31,7 +31,7 @@ def empty_history(n: int) -> ReplicaHistory:
 
 
 def with_newest(history: ReplicaHistory, time: Float, now: Running) -> ReplicaHistory:
-    """The same history with the replicas of `time` (N,) at its end."""
+    """Return the history with the replicas of `time` (N,) at its end."""
     # The moment before the newest stays put, so that moments that replace one another cannot replace for ever.
     crowded = time - history.time[:, -2] < SPACING_SECONDS
     return replace(
@@ -52,7 +52,7 @@ def _shifted(column: Any, newest: Any, crowded: Bool) -> Any:
 
 
 def replicas_at(history: ReplicaHistory, time: Float) -> Running:
-    """The replicas of `time` (N,), or the oldest that are known."""
+    """Return the replicas of `time` (N,), or the oldest that are known."""
     known = ~np.isnan(history.time)
     past = known & (history.time <= time[:, None])
     newest = LENGTH - 1 - past[:, ::-1].argmax(axis=1)

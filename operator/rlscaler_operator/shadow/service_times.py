@@ -1,8 +1,8 @@
-"""How long a replica works on a request, and how unlike these times are: measured over a window. Pure.
+"""The time of work on a request at a replica, and its spread: measured over a window. Pure.
 
-The histogram has the time from the arrival to the answer. What of it was spent waiting follows from the gauges of what
-waits and what runs. At a low load nothing waits, and the histogram alone says it: a gauge that is read every half
-minute would find hardly anything running, or by chance a lot.
+The histogram has the time from the arrival to the answer. The part of it spent waiting follows from the gauges of
+waiting and running requests. At a low load nothing waits, and the histogram alone suffices: a gauge that is read every
+half minute would find hardly anything running, or by chance a lot.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ServiceTimes(NamedTuple):
     """(2,) for each pool; NaN where it is not known."""
 
     seconds: Float
-    """How long a replica works on a request, on average."""
+    """Mean time of work on a request, in seconds."""
     spread: Float
     """Standard deviation of the logarithm of it."""
 
@@ -57,10 +57,10 @@ def unknown_times() -> ServiceTimes:
 
 
 def service_times(found: Histograms, subject: Subject, window_seconds: float) -> ServiceTimes:
-    """What a window of `window_seconds` says of each pool.
+    """Return the times of each pool in a window of `window_seconds`.
 
-    By Little's law the mean latency times the requests answered in a second is how many a replica held. Where the
-    gauges found more than that, they are believed: at a high load many requests are not yet answered.
+    By Little's law the mean latency times the requests answered in a second is the number of requests at a replica.
+    Where the gauges found more than that, they are believed: at a high load many requests are not yet answered.
     """
     times = unknown_times()
     if not tells_running(subject) or subject.histogram is None:
@@ -86,14 +86,14 @@ def service_times(found: Histograms, subject: Subject, window_seconds: float) ->
 
 
 def _by_pool(found: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:
-    """By pool; what is counted for the whole service is of the only pool, where there is one."""
+    """Return histograms by pool; a count of the whole service belongs to the only pool, where there is one."""
     parts = {pool: found[name, *key] for pool, key in subject.found_by(preset).items() if (name, *key) in found}
     pools = [pool for pool, target in zip(POOLS, subject.deployments, strict=True) if target is not None]
     return {pools[0]: parts[WHOLE]} if len(pools) == 1 and WHOLE in parts else parts
 
 
 def _spread(histogram: Histogram, seconds: float, alone: bool) -> float:
-    """The spread nearest to the usual one that the buckets allow for lognormal times of a mean of `seconds`.
+    """Return the spread nearest to the usual one that the buckets allow for lognormal times of a mean of `seconds`.
 
     A request takes no less than the work on it, so no more are worked on for longer than a bound than took longer. If
     they were `alone`, as hardly any waited, the percentile is that of the work.
@@ -111,7 +111,7 @@ def _spread(histogram: Histogram, seconds: float, alone: bool) -> float:
 
 
 def _spread_at(ratio: float, deviate: float) -> float:
-    """The spread at which a time of `ratio` means, above 1, is so many `deviate` above the middle.
+    """Return the spread at which a time of `ratio` means, above 1, is so many `deviate` above the middle.
 
     ln(ratio) = deviate * spread - spread^2 / 2.
     """

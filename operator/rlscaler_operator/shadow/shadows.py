@@ -67,14 +67,14 @@ class ComparedPolicy(NamedTuple):
 
 
 def params_and_actor(policy: Policy) -> tuple[Params, ActorLike | None]:
-    """What decides for a policy: its own spec and actor, or after a demotion the HPA formula."""
+    """Return the parameters and actor of a policy: its own spec and actor, or after a demotion the HPA formula."""
     if demoted(policy.spec.mode, policy.promotion.status):
         return hpa_params(policy.params()), None
     return policy.params(), policy.decision.actor
 
 
 class Shadows:
-    """Keeps the virtual services. Nothing here can keep a policy from acting: what fails is logged and left out."""
+    """Keeps the virtual services. Nothing here can keep a policy from acting: failures are logged and left out."""
 
     def __init__(self, window_seconds: float) -> None:
         self._window_seconds = window_seconds
@@ -83,7 +83,7 @@ class Shadows:
         self._complained = False
 
     def tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples] | None = None) -> None:
-        """One sensing batch, after it was decided. `joins` may know the table of its samples. Never raises."""
+        """Compare a sensing batch, after it was decided. `joins` may know the table of its samples. Never raises."""
         try:
             self._tick(items, joins or Joins())
             self._complained = False
@@ -93,7 +93,7 @@ class Shadows:
             self._complained = True
 
     def forget(self, key: Key) -> None:
-        """A policy is gone, or is another one of the same name."""
+        """Forget a policy that is gone, or is another one of the same name."""
         comparison = self._comparisons.pop(key, None)
         if comparison is not None:
             self._tables[comparison.stack].release(comparison.row)
@@ -105,7 +105,7 @@ class Shadows:
             self._update_promotion(policy, self._comparisons.get(policy.key), now)
 
     def due_for_calibration(self, policies: Iterable[Policy], now: float) -> list[Policy]:
-        """Those whose window is over; `now` in unix seconds. A new window begins for them."""
+        """Return the policies whose window is over; `now` in unix seconds. A new window begins for them."""
         due = []
         for policy in policies:
             comparison = self._comparisons.get(policy.key)
@@ -117,7 +117,7 @@ class Shadows:
         return due
 
     def calibrate(self, policies: Iterable[Policy], measured: Histograms, now: float) -> None:
-        """What was measured in the window that has just ended."""
+        """Calibrate the model by the measurements of the window that has just ended."""
         for policy in policies:
             comparison = self._comparisons.get(policy.key)
             if comparison is None or comparison.row < 0:
@@ -148,7 +148,7 @@ class Shadows:
             self._step(table, members, [comparison for _, comparison in group], samples)
 
     def _comparison(self, item: ComparedPolicy) -> Comparison | None:
-        """The policy's comparison as it should be now; None where there is nothing to compare."""
+        """Return the policy's comparison as it should be now; None where there is nothing to compare."""
         policy, now = item.policy, float(item.entry.samples.time[0])
         self.ensure_promotion(policy, now)
         promotion, comparison = policy.promotion.status, self._comparisons.get(policy.key)
@@ -198,7 +198,7 @@ class Shadows:
     def _close_days(
         self, table: SimulationTable, items: list[ComparedPolicy], comparisons: list[Comparison], samples: Samples
     ) -> None:
-        """Close the days that are over, and judge some of those that were not for a while."""
+        """Close the days that are over, and update some of the verdicts that are due."""
         stale = []
         for item, comparison, now in zip(items, comparisons, samples.time.tolist(), strict=True):
             if now >= comparison.day_ends:
@@ -220,7 +220,7 @@ class Shadows:
         rows: NDArray[np.intp],
         samples: Samples,
     ) -> None:
-        """Demote at once what burns its error budget far faster than the HPA formula would."""
+        """Demote policies at once that burn their error budget far faster than the HPA formula would."""
         acting = np.array([comparison.acting and comparison.calibrated for comparison in comparisons])
         if not acting.any():
             return
@@ -238,7 +238,7 @@ class Shadows:
                 self._update_promotion(items[i].policy, comparisons[i], float(samples.time[i]), text)
 
     def _update_promotion(self, policy: Policy, comparison: Comparison | None, now: float, burning: str = "") -> None:
-        """The verdict of now, with today's figures."""
+        """Update the verdict, with today's figures."""
         wanted, before = requirements_of(policy), policy.promotion.status
         days, remedy = [] if before is None else before.evidence, REMEDY
         if comparison is not None and before is not None and comparison.is_of(before):
@@ -255,7 +255,7 @@ class Shadows:
 
 
 def _within_grants(items: list[ComparedPolicy], samples: Samples) -> Samples:
-    """Bound the virtual services by what shared budgets leave them: what acted would have had no more."""
+    """Bound the virtual services by the grants of shared budgets: acting policies would have had no more."""
     if all(item.granted is None for item in items):
         return samples
     granted = [(-1, -1) if item.granted is None else item.granted for item in items]
@@ -263,7 +263,7 @@ def _within_grants(items: list[ComparedPolicy], samples: Samples) -> Samples:
 
 
 def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Float:
-    """(N, 2) how the arrivals split between the pools, as measured; else by the capacity that is ready."""
+    """Return the shares (N, 2) of the arrivals between the pools, as measured; else by the capacity that is ready."""
     shares = by_capacity(params, samples.ready_replicas)
     rates = np.array([_rates(item.policy.decision.readings["arrival_rate"].pools) for item in items])
     known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
@@ -272,7 +272,7 @@ def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Fl
 
 
 def _requests(items: list[ComparedPolicy], samples: Samples) -> Float:
-    """(N,) requests/s that arrive; NaN where the load is counted in another unit and they are not known."""
+    """Return the requests/s (N,) that arrive; NaN where the load has another unit and they are unknown."""
     rates = samples.arrival_rate.copy()
     for i, item in enumerate(items):
         beside = item.policy.decision.readings.get(REQUEST_RATE)
@@ -283,5 +283,5 @@ def _requests(items: list[ComparedPolicy], samples: Samples) -> Float:
 
 
 def _rates(pools: Mapping[str, Reading]) -> list[float]:
-    """(2,) by pool; 0 where nothing arrived."""
+    """Return the rates (2,) by pool; 0 where nothing arrived."""
     return [pools[pool].value if pool in pools else 0.0 for pool in POOLS]

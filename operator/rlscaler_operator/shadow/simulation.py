@@ -31,7 +31,7 @@ from rlscaler_operator.shadow.replica_history import ReplicaHistory, empty_histo
 from rlscaler_operator.shadow.service_times import ServiceTimes
 
 LONGEST_STEP_SECONDS = 120.0
-"""After a longer gap in the arrivals nothing is known of what lay in between: it is not compared."""
+"""A longer gap in the arrivals is not compared: nothing is known of the time in between."""
 
 HPA_SCALE_DOWN_SECONDS = 300.0
 """The HPA's default scale-down window, where the policy sets no `behavior`."""
@@ -40,7 +40,7 @@ SHORT_SECONDS, LONG_SECONDS = 3600.0, 6 * 3600.0
 """Memories of the excess of late requests."""
 
 WEIGHT_SECONDS = 600.0
-"""Memory of what a request weighs, where the load is not counted in requests."""
+"""Memory of the weight of a request, where the load is not counted in requests."""
 
 LEAST_UTILIZATION = 0.05
 """Below it measured utilization is no scale for a virtual one."""
@@ -87,7 +87,7 @@ def _joined(columns: list[Any]) -> Any:
 
 
 def new_simulation(params: Params, samples: Samples, stack: int) -> ShadowSimulation:
-    """One row that starts from what really runs."""
+    """Return one row that starts from the replicas that really run."""
     replicas = samples.spec_replicas * params.present
     state = starting_state(stack, (int(replicas[0, 0]), int(replicas[0, 1])), float(samples.time[0]))
     ready = samples.ready_replicas * params.present
@@ -107,7 +107,7 @@ def new_simulation(params: Params, samples: Samples, stack: int) -> ShadowSimula
 
 @dataclass(slots=True)
 class Passed(Rows):
-    """What one step added to both sides, (N,) each."""
+    """The growth of both sides in one step, (N,) each."""
 
     seconds: Float
     requests: Float
@@ -126,14 +126,15 @@ def advance_meters(
     request_rate: Float | None = None,
     times: ServiceTimes | None = None,
 ) -> tuple[ShadowSimulation, Passed]:
-    """Both services meet the arrivals that have become known; in rows that are not `compared` (N,) nothing passes.
+    """Advance both services by the arrivals that have become known; in rows that are not `compared` (N,) nothing
+    passes.
 
-    `real_share` (N, 2) is how the arrivals really split, and `request_rate` (N,) the requests/s among them where the
-    load is counted in another unit; NaN = not known, and nothing passes. `window_seconds` is how long a request counts
-    for the percentile of the latency. Both services answer requests: what a replica carries is divided by what a
-    request weighed of late. A rate measured over a window belongs to the window's middle: it meets the replicas of that
-    moment on both sides. `times`, (N, 2) each, say how long a replica works on a request, which with its capacity says
-    how many it works on at a time; NaN = not known, and one at a time.
+    `real_share` (N, 2) are the real shares of the arrivals, and `request_rate` (N,) the requests/s among them where the
+    load has another unit; NaN = unknown, and nothing passes. `window_seconds` is the time for which a request counts
+    for the percentile of the latency. Both services answer requests: the capacity of a replica is divided by the recent
+    weight of a request. A rate measured over a window belongs to the window's middle: it meets the replicas of that
+    moment on both sides. `times`, (N, 2) each, are the times of work on a request, which with the capacity give the
+    number in work at a time; NaN = unknown, and one at a time.
     """
     requests = samples.arrival_rate if request_rate is None else request_rate
     weight, arrived = _weighed(simulation, samples, requests, compared)
@@ -193,7 +194,7 @@ def advance_meters(
 
 
 def _weighed(simulation: ShadowSimulation, samples: Samples, requests: Float, compared: Bool) -> tuple[Float, Float]:
-    """(N,) what a request weighs in the unit of the load, NaN where it is not known, and the sums (N, 2) behind it."""
+    """Return the weight (N,) of a request in the unit of the load, NaN where unknown, and the sums (N, 2) behind it."""
     params = simulation.params
     both = np.stack([samples.arrival_rate, requests], axis=1)
     usable = compared & arrivals_known(params, samples) & ((both >= 0) & (both < np.inf)).all(axis=1)
@@ -206,7 +207,7 @@ def _weighed(simulation: ShadowSimulation, samples: Samples, requests: Float, co
 
 
 def _elapsed(simulation: ShadowSimulation, samples: Samples, compared: Bool) -> tuple[Float, Float]:
-    """(N,) seconds to meter, and up to when; nothing where the load or a capacity is unknown."""
+    """Return the seconds (N,) to meter, and up to when; nothing where the load or a capacity is unknown."""
     params = simulation.params
     usable = arrivals_known(params, samples) & ~capacity_unknown(params).any(axis=1) & compared
     until = np.where(usable, samples.time - samples.age_seconds[:, 0] - params.window_seconds / 2, np.nan)
@@ -218,7 +219,8 @@ def _elapsed(simulation: ShadowSimulation, samples: Samples, compared: Bool) -> 
 
 
 def virtual_samples(simulation: ShadowSimulation, samples: Samples) -> Samples:
-    """What would be measured at the virtual services: `samples` (N rows) with what follows from their replicas.
+    """Return the measurements of the virtual services: `samples` (N rows) with the values that follow from their
+    replicas.
 
     A measured utilization is scaled by the model's load of the virtual replicas over that of the real ones.
     """
@@ -245,7 +247,7 @@ def virtual_samples(simulation: ShadowSimulation, samples: Samples) -> Samples:
 def scale_virtual(
     simulation: ShadowSimulation, samples: Samples, params: Params, actor: ActorLike | None, kind: Kind, compared: Bool
 ) -> ShadowSimulation:
-    """The virtual services scale themselves by `params` (N rows): by the actor, or without one by their fallback.
+    """Scale the virtual services by `params` (N rows): by the actor, or without one by their fallback.
 
     In rows that are not `compared` (N,) they stay as they are.
     """
@@ -258,7 +260,8 @@ def scale_virtual(
 
 
 def hpa_params(params: Params) -> Params:
-    """The same policy driven by the HPA formula: what a demoted policy follows, and what an acting one is held against.
+    """Return the same policy driven by the HPA formula: for a demoted policy, and for the comparison with an acting
+    one.
 
     Without an actor the fallback acts at once; where no `behavior` is set, scaling down has the HPA's default window.
     All guards stay in force.

@@ -33,7 +33,7 @@ class SimulationTable:
         return self._simulations
 
     def admit(self, new: list[tuple[Comparison, Params, Samples]]) -> None:
-        """A row for each comparison, starting from the replicas of its samples."""
+        """Admit comparisons: a row for each, starting from the replicas of its samples."""
         if not new:
             return
         fresh = ShadowSimulation.concat([new_simulation(params, samples, self.stack) for _, params, samples in new])
@@ -62,7 +62,7 @@ class SimulationTable:
         self._all.params.put(row, params, 0)
 
     def sums(self, row: int) -> Float:
-        """The sums (6,) of today, in the order of `SUMS`."""
+        """Return the sums (6,) of today, in the order of `SUMS`."""
         today: Float = self._sums[row]
         return today
 
@@ -71,11 +71,11 @@ class SimulationTable:
         self._sums[row] = 0
 
     def real(self, row: int) -> Meter:
-        """The meter of the service that runs, one row."""
+        """Return the meter of the service that runs, one row."""
         return self._all.real.take(slice(row, row + 1))
 
     def excess(self, rows: Numbers) -> tuple[Float, Float]:
-        """(N, 2, 2) late requests of the virtual service above the real one's, and (N,) seconds compared."""
+        """Return late requests (N, 2, 2) of the virtual service above the real one's, and seconds compared (N,)."""
         return self._all.excess[rows], self._all.real.seconds[rows]
 
     def advance_meters(

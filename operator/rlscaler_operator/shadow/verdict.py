@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_operator.shadow.evidence import (
     COST_RESOLUTION,
+    FEWEST_DAYS,
     LATE_RESOLUTION,
     Compared,
     agrees,
@@ -18,8 +19,8 @@ from rlscaler_operator.shadow.evidence import (
     is_calibrated,
     late_regret,
     to_regret,
+    turned_above,
 )
-from rlscaler_operator.shadow.statistics import FEWEST_DAYS, turned_above
 
 COST_MARGIN_PERCENT = 2.0
 """Percentage by which a policy may cost more and still count as not dearer."""
@@ -41,7 +42,7 @@ ACTING = ("NotRequired", "Promoted")
 
 
 class Requirements(NamedTuple):
-    """What the spec asks for, and what the evidence has to be of."""
+    """Requirements of the spec, and the basis that the evidence must have."""
 
     mode: str
     require: str
@@ -51,7 +52,7 @@ class Requirements(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """Whether something was shown, and why (not)."""
+    """Whether a claim was shown, and why (not)."""
 
     shown: bool
     reason: str
@@ -59,19 +60,20 @@ class Finding(NamedTuple):
 
 
 def writes(mode: str, promotion: PromotionStatus | None) -> bool:
-    """Are decisions written: the actor's, or after a demotion those of the HPA formula?"""
+    """Return whether decisions are written: the actor's, or after a demotion those of the HPA formula."""
     return mode == "Auto" and promotion is not None and promotion.state in (*ACTING, "Demoted")
 
 
 def demoted(mode: str, promotion: PromotionStatus | None) -> bool:
-    """Does the HPA formula decide in the actor's place?"""
+    """Return whether the HPA formula decides in the actor's place."""
     return mode == "Auto" and promotion is not None and promotion.state == "Demoted"
 
 
 def better(days: Sequence[EvidenceDay], today: str, required: Requirements, remedy: str = REMEDY) -> Finding:
-    """Is the policy measurably cheaper and not later, or less late and not dearer, than what really ran?
+    """Return whether the policy is measurably cheaper and not later, or less late and not dearer, than the real
+    service.
 
-    `remedy` is what to do where the model does not match.
+    `remedy` is the remedy where the model does not match.
     """
     compared = compare(counting(days, today))
     if compared.days < required.min_days:
@@ -92,7 +94,7 @@ def better(days: Sequence[EvidenceDay], today: str, required: Requirements, reme
 
 
 def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
-    """Has the acting policy become measurably worse than the HPA formula would have been?"""
+    """Return whether the acting policy has become measurably worse than the HPA formula would have been."""
     if not counted:
         return Finding(False, "", "")
     late, cost = [late_regret(day) for day in counted], [cost_regret(day) for day in counted]
@@ -109,7 +111,7 @@ def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
 
 
 def uncalibrated(days: Sequence[EvidenceDay], today: str, remedy: str = REMEDY) -> str:
-    """What keeps the newest day from counting because the model does not say what was measured; empty = nothing."""
+    """Return why the newest day does not count as the model does not match the measurements; empty = it counts."""
     newest = [day for day in days if day.date < today or (day.measured and day.measured.windows >= EARLY_WINDOWS)]
     if not newest or is_calibrated(newest[-1]):
         return ""
@@ -122,7 +124,7 @@ def uncalibrated(days: Sequence[EvidenceDay], today: str, remedy: str = REMEDY) 
 
 
 def _so_far(days: Sequence[EvidenceDay], today: str, remedy: str) -> str:
-    """What the calibration of today's first windows says; empty before the first one is over."""
+    """Return the calibration of today's first windows; empty before the first one is over."""
     day = next((day for day in days if day.date == today), None)
     if day is None or day.measured is None or not day.measured.windows:
         return ""
@@ -132,7 +134,7 @@ def _so_far(days: Sequence[EvidenceDay], today: str, remedy: str) -> str:
 
 
 def _figures(measured: MeasuredDay) -> str:
-    """Late requests by the model and as measured, and in how many windows the percentile was alike."""
+    """Return late requests by the model and as measured, and the number of windows with a matching percentile."""
     low, high = (100 * late / max(measured.requests, 1.0) for late in (measured.late, measured.late_at_most))
     modelled = 100 * measured.modelled_late / max(measured.modelled_requests, 1.0)
     shares = f"{modelled:.2f} % late against {low:.2f} to {high:.2f} %"
@@ -140,7 +142,7 @@ def _figures(measured: MeasuredDay) -> str:
 
 
 def late_margin(objective: float) -> float:
-    """The margin in percentage points of late requests."""
+    """Return the margin in percentage points of late requests."""
     return LATE_MARGIN_OF_BUDGET * (100 - objective)
 
 
@@ -160,10 +162,10 @@ def next_promotion(
     burning: str = "",
     remedy: str = REMEDY,
 ) -> PromotionStatus:
-    """The promotion status that follows from `before`, the spec, and the evidence collected in that state.
+    """Return the promotion status that follows from `before`, the spec, and the evidence collected in that state.
 
-    `burning` says why a policy that acts must not wait for whole days, and `remedy` what to do where the model does not
-    match. A policy that has acted once is never left without a driver: where it may act no longer, it is `Demoted`.
+    `burning` says why a policy that acts must not wait for whole days, and `remedy` is the remedy where the model does
+    not match. A policy that has acted once is never left without a driver: where it may act no longer, it is `Demoted`.
     """
     today = now.date().isoformat()
     same = before is not None and before.basis == required.basis

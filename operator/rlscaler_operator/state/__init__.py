@@ -1,1 +1,1 @@
-"""What is known of every policy between two ticks."""
+"""State of every policy between two ticks."""

@@ -1,4 +1,4 @@
-"""What deciding for a policy remembers from one tick to the next."""
+"""The decision state of a policy from one tick to the next."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.sensing.streams import Stream
-from rlscaler_operator.state.sizing import Sizing
+from rlscaler_operator.state.pod_sizes import Sizing
 
 
 @dataclass(slots=True)
 class DecisionState:
-    """What was measured, learned and decided last. The ticks in `loop` write it.
+    """The last measurements, learned values and decision. The ticks in `loop` write it.
 
-    Fields that a report depends on are written by the methods, which tell a change by a new `revision`.
+    Fields that a report depends on are written by the methods, which count changes in `revision`.
     """
 
     state: State | None = None
     """The decision function's memory, one row; None before the first decision."""
     counted_in: tuple[UnitName, SignalName] | None = None
-    """What the load that is remembered is counted in, and which latency; None before the first tick."""
+    """The unit of the remembered load, and the kind of latency; None before the first tick."""
     actor: ActorLike | None = None
     actor_error: ModelUnavailableError | None = None
-    """What is wrong with the model that the spec names."""
+    """The error of the model that the spec names."""
     readings: Readings = field(default_factory=nothing_measured)
     read_at: float = 0.0
     """Monotonic time of the readings."""
     stream: Stream | None = None
-    """What the last look at the brokers came to; None where the replicas are no consumers."""
+    """The last look at the brokers; None where the replicas are no consumers."""
     latency: Reading | None = None
     """The percentile that is displayed."""
     capacity: dict[str, Capacity] = field(default_factory=dict)
-    """What is being learned where the spec leaves it open, by pool."""
+    """The capacity that is being learned where the spec leaves it open, by pool."""
     learned: Learned | None = None
-    """What is used where the spec leaves something open."""
+    """The learned values in use where the spec leaves something open."""
     off: tuple[str, ...] = ()
     """Pools that are turned off, by 0 replicas that another writer set."""
     budgets: tuple[str, ...] = ()
-    """RLScalingBudgets that select the policy; only where it is one alone does it act."""
+    """RLScalingBudgets that select the policy; only a single one acts on it."""
     membership: BudgetMembership | None = None
-    """What the shard that shares the policy's budget is told; None where this process shares it, or none does."""
+    """`status.budget`, the request for another owner of the policy's budget; None where there is no other owner."""
     action_flags: int = 0
     """Flags of the last action."""
     outside: str = ""
@@ -57,7 +57,7 @@ class DecisionState:
     desired: dict[str, int] = field(default_factory=dict)
     """Replicas by pool as last decided upon."""
     sizing: Sizing | None = None
-    """How large the pods should be, as of the last action; None where the spec has no range."""
+    """The recommended sizes of pods, as of the last action; None where the spec has no range."""
     revision: int = 0
     """Grows with every change that a report depends on."""
     _known: list[tuple[str, bool]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class DecisionState:
     """Flags, placement and weights of the last decision."""
 
     def count_in(self, unit: UnitName, signal: SignalName) -> bool:
-        """Begin anew where the load or the latency is measured otherwise than before; True where it is.
+        """Begin anew where the unit of the load or the kind of latency changes; return whether it does.
 
         A load of 20 requests/s and one of 20,000 tokens/s have nothing to say about each other.
         """
@@ -78,18 +78,18 @@ class DecisionState:
         return changed
 
     def nothing_there(self) -> None:
-        """A Deployment does not exist: nothing can be measured, and deciding begins anew once it does."""
+        """Forget state and readings while a Deployment does not exist: deciding begins anew once it does."""
         self.state, self.readings = None, nothing_measured()
 
     def measured(self, readings: Readings, latency: Reading | None, now: float, max_age_seconds: float) -> None:
-        """Readings of now; a report depends on which are known, not on their values."""
+        """Note the readings of now; a report depends on which are known, not on their values."""
         self.readings, self.latency, self.read_at = readings, latency, now
         known = [(reading.reason, reading.age_seconds > max_age_seconds) for reading in readings.values()]
         self.revision += known != self._known
         self._known = known
 
     def consumes(self, stream: Stream | None) -> None:
-        """Note the last look at the brokers; a report depends on what the consumers' owner should look at."""
+        """Note the last look at the brokers; a report depends on its notes for the consumers' owner."""
         before = () if self.stream is None else self.stream.notes
         self.revision += before != (() if stream is None else stream.notes)
         self.stream = stream
@@ -99,7 +99,7 @@ class DecisionState:
         self.learned = learned
 
     def size_pods(self, sizing: Sizing | None) -> None:
-        """Note how large the pods should be; a report depends on the sizes, and not on what was used."""
+        """Note the recommended sizes; a report depends on the sizes, and not on the usage."""
         before = None if self.sizing is None else self.sizing.sizes
         self.revision += before != (None if sizing is None else sizing.sizes)
         self.sizing = sizing
@@ -108,17 +108,18 @@ class DecisionState:
         self.revision += off != self.off
         self.off = off
 
-    def selected_by(self, budgets: tuple[str, ...]) -> None:
+    def set_budgets(self, budgets: tuple[str, ...]) -> None:
+        """Note the budgets that select the policy."""
         self.revision += budgets != self.budgets
         self.budgets = budgets
 
-    def tell(self, membership: BudgetMembership | None) -> None:
-        """Tell the shard that shares the policy's budget what is asked of it."""
+    def set_membership(self, membership: BudgetMembership | None) -> None:
+        """Note `status.budget`, by which the owner of the policy's budget learns its request."""
         self.revision += membership != self.membership
         self.membership = membership
 
     def use(self, actor: ActorLike | None, error: ModelUnavailableError | None) -> None:
-        """The actor that decides from now on; a report depends on what is wrong with it."""
+        """Note the actor that decides from now on; a report depends on its error."""
         self.revision += _text(error) != _text(self.actor_error)
         self.actor, self.actor_error = actor, error
 
@@ -135,9 +136,9 @@ class DecisionState:
         self._shown = shown
 
     def keep_desired(self, outcome: Outcome, acts: bool, pending: Mapping[str, int]) -> None:
-        """Note the replicas that were decided upon; `pending` are those by pool that an earlier decision waits for.
+        """Note the decided replicas; `pending` are the replicas by pool that an earlier decision waits for.
 
-        Where the policy does not act, a tick between two actions that changes nothing says only what is there.
+        Where the policy does not act, a tick between two actions without a change only shows the running replicas.
         """
         decision = outcome.decision
         if decision is None:
@@ -153,7 +154,7 @@ def _text(error: ModelUnavailableError | None) -> str | None:
 
 @dataclass(slots=True)
 class PromotionState:
-    """Whether the policy may act, and how it compares with what really runs. `shadow/shadows.py` writes it."""
+    """The policy's promotion, and its comparison with the service that really runs. `shadow/shadows.py` writes it."""
 
     status: PromotionStatus | None = None
     today: EvidenceDay | None = None
@@ -164,7 +165,7 @@ class PromotionState:
     """Grows with every change that a report depends on."""
 
     def found(self, status: PromotionStatus, generation: int, actor: ActorLike | None) -> None:
-        """A report depends on the state and its reason; the figures go into the status from time to time."""
+        """Note a status; a report depends on its state and reason alone, not on its figures."""
         self.revision += _stage(status) != _stage(self.status)
         self.status, self.found_for = status, (generation, actor)
 

@@ -16,20 +16,20 @@ from rlscaler_core.decision.types import Params, State
 
 
 def left(state: State, objective_percent: float) -> float:
-    """Give the share of the error budget that is left; NaN where too few requests were counted to say."""
+    """Return the share of the error budget that is left; NaN where too few requests were counted to say."""
     objective = np.array([objective_percent / 100])
     return float(budget_left(state.counted_requests, state.counted_late, objective)[0])
 
 
 def late_price(params: Params, state: State, actor: ActorLike | None) -> float:
-    """Give the replicas that one percent of late requests is worth now; NaN for an actor that does not go by it."""
+    """Return the replicas that one percent of late requests is worth now; NaN for an actor without such a price."""
     rule = None if actor is None else rule_under(actor)
     price = 0.0 if rule is None else float(np.asarray(rule.late_price).reshape(-1)[0])
     return price * float(price_factor(params, state)[0]) if price > 0 else math.nan
 
 
 def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec) -> SLOStatus | None:
-    """Give what is shown and kept of the error budget; None where nothing was counted yet."""
+    """Return `status.slo`; None where nothing was counted yet."""
     if math.isnan(float(state.counted_time[0])):
         return None
     share, price = left(state, spec.slo.objective), late_price(params, state, actor)
@@ -47,7 +47,7 @@ def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec
 
 
 def restore_slo(state: State, kept: SLOStatus | None) -> None:
-    """Put what a former process counted into the state (one row), in place."""
+    """Restore the counts of a former process in the state (one row), in place."""
     if kept is not None:
         state.counted_requests[0], state.counted_late[0] = kept.requests, min(kept.late, kept.requests)
         state.counted_time[0], state.counted_slo_ms[0] = kept.time.timestamp(), kept.latency_milliseconds

@@ -1,4 +1,4 @@
-"""The conditions of a policy follow from what was found about it. Pure.
+"""Findings of a tick about a policy, and the conditions that follow from them. Pure.
 
 Messages hold no live figures: a status is written when a condition changes, and a number in a message would change it
 at every tick.
@@ -35,28 +35,28 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class Findings:
-    """What one tick found about a policy."""
+    """The findings of one tick about a policy."""
 
     mode: Mode = "Shadow"
     problems: list[Problem] = field(default_factory=list)
     """Why the policy cannot decide; the first one names the condition's reason."""
     placement_problem: Problem | None = None
     acts: bool = False
-    """Are decisions to be written, as far as mode and promotion go?"""
+    """Whether decisions are to be written by mode and promotion."""
     other: Conflict | None = None
-    """What else scales the targets: where the policy does not act, it is what the policy is compared with."""
+    """The other scaler of the targets: a policy that does not act is compared with it."""
     sized_by: dict[str, Conflict] = field(default_factory=dict)
-    """By pool, what else changes the size of pods that the policy should size: they are left alone."""
+    """By pool, the other sizer of pods that the policy should size: they are left alone."""
     declared: str = ""
-    """Which tools own the targets' replicas without having set them back so far."""
+    """The tools that own the targets' replicas without having set them back so far."""
     paused: str = ""
-    """Which annotations hold the replicas; empty = none."""
+    """The annotations that hold the replicas; empty = none."""
     fallback: Problem | None = None
     """Why the fallback acts."""
     holding: bool = False
     """Replicas are held until the fallback acts."""
     limits: list[Problem] = field(default_factory=list)
-    """Guards that keep the pools from what was asked for: the budget, pods that do not come up."""
+    """Guards that keep the pools from the requested replicas: the cost per hour, pods that do not come up."""
     off: list[Problem] = field(default_factory=list)
     """Pools that another writer has turned off by 0 replicas."""
     all_off: bool = False
@@ -70,20 +70,20 @@ class Findings:
     capacity_fields: tuple[str, ...] = ()
     """The fields of the spec that say it, for each of them."""
     unit: UnitName = "requests"
-    """What the load is counted in."""
+    """The unit of the load."""
     warnings: list[Problem] = field(default_factory=list)
     """Problems that are worth an Event each and no condition."""
 
     @property
     def conflict(self) -> Conflict | None:
-        """What keeps a policy that should act from writing."""
+        """The conflict that keeps a policy that should act from writing."""
         return self.other if self.acts else None
 
 
 def update(
     conditions: Sequence[Condition], findings: Findings, generation: int, now: datetime
 ) -> tuple[list[Condition], list[Condition]]:
-    """All conditions, and those whose status or reason changed."""
+    """Return all conditions, and those whose status or reason changed."""
     result = list(conditions)
     for type_, status, reason, message in _wanted(findings):
         result, _ = set_condition(result, type_, status, reason, message, generation=generation, now=now)
@@ -138,7 +138,7 @@ def _active(found: Findings) -> tuple[str, bool, str, str]:
 
 
 def _waiting(found: Findings) -> Problem | None:
-    """Why the actor's decisions are not written; None where they are."""
+    """Return why the actor's decisions are not written; None where they are."""
     promotion = found.promotion
     if promotion is None or promotion.state in ("NotRequired", "Promoted"):
         return None

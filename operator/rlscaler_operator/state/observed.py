@@ -1,4 +1,4 @@
-"""A policy's object as the API server showed it last, and what follows from its spec."""
+"""A policy's object as the API server showed it last, and the facts that follow from its spec."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.ownership import Claim
 
 WEIGHTS_ANNOTATION = "rlscaler.io/traffic-weights"
-"""Where the operator publishes traffic weights that no HTTPRoute takes; a report does not depend on it."""
+"""The annotation for traffic weights without an HTTPRoute; a report does not depend on it."""
 
 
 class SpecFacts(NamedTuple):
-    """What follows from a spec alone, and is asked for several times a tick."""
+    """Facts that follow from a spec alone, and are needed several times a tick."""
 
     deployments: tuple[str | None, str | None]
     """References to the GPU and the CPU target; None for a pool that the spec does not have."""
     targets: tuple[tuple[str, Key], ...]
     """(pool, (namespace, target)) of the pools that the spec has."""
     subject: Subject
-    """What Prometheus is asked about."""
+    """The subject of the queries."""
     learns: bool
-    """Does the spec leave anything to be learned?"""
+    """Whether the spec leaves anything to be learned."""
     claim: Claim
     backends: tuple[Key, tuple[str, str]] | None
     """((namespace, HTTPRoute), (GPU Service, CPU Service)); None without a route or with one target only."""
@@ -37,12 +37,12 @@ class SpecFacts(NamedTuple):
 class ObservedObject:
     """The object of one policy.
 
-    The registry writes it by `read`. What the operator itself has written to the object is noted by `wrote_finalizers`,
-    `wrote_weights` and `wrote_new_pods`, before the watch shows it.
+    The registry writes it by `read`. The operator's own writes to the object are noted by `wrote_finalizers`,
+    `wrote_weights` and `wrote_new_pods`, before the watch shows them.
     """
 
     latest: Mapping[str, Any] = field(default_factory=dict)
-    """The object as last seen, without managedFields: what another operator wrote into it counts on taking over."""
+    """The object as last seen, without managedFields: on taking over, the status of another operator counts."""
     generation: int = -1
     """-1 before the first `read`."""
     annotations: dict[str, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class ObservedObject:
         self.annotations[WEIGHTS_ANNOTATION] = text
 
     def _reported(self) -> tuple[object, ...]:
-        """What a report depends on."""
+        """Return the parts that a report depends on."""
         annotations = {name: text for name, text in self.annotations.items() if name != WEIGHTS_ANNOTATION}
         return self.generation, annotations, self.finalizers
 

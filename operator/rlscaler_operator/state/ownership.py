@@ -1,4 +1,4 @@
-"""What besides a policy sets its Deployments' replicas: an autoscaler, an older policy, a foreign writer. Pure."""
+"""Other writers of a policy's Deployments: an autoscaler, an older policy, a foreign writer; and remedies. Pure."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ NOT_ACTING = "~"
 
 
 SIZED = "VerticalPodAutoscalerExists"
-"""Reason where something else sizes the pods of a target."""
+"""Reason where another object sizes the pods of a target."""
 
 LEAVE_OUT = "leave spec.replicas out of the manifest"
 
 
 class Tool(NamedTuple):
-    """A tool that puts replicas back to what is declared elsewhere, known by the field manager that it writes with."""
+    """A tool that sets replicas back to a manifest, known by the field manager that it writes with."""
 
     prefix: str
     """Beginning of its field manager, in lower case."""
@@ -64,18 +64,18 @@ TOOLS = (
 
 
 def tool_of(manager: str) -> Tool | None:
-    """The tool behind a field manager; None for people and for what is not known."""
+    """Return the tool behind a field manager; None for people and unknown writers."""
     return next((tool for tool in TOOLS if manager.lower().startswith(tool.prefix)), None)
 
 
 def who(manager: str) -> str:
-    """`Argo CD (argocd-controller)`, or the field manager where the tool is not known."""
+    """Return `Argo CD (argocd-controller)`, or the field manager where the tool is unknown."""
     tool = tool_of(manager)
     return f"{tool.name} ({manager})" if tool else manager
 
 
 def remedy(manager: str) -> str:
-    """What a user does about such a tool, in words."""
+    """Return the remedy for such a tool, in words."""
     tool = tool_of(manager)
     return tool.remedy if tool else "stop it"
 
@@ -112,13 +112,13 @@ class Claim(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """Something else that sets the replicas of a policy's Deployments: a policy that should act may not patch them."""
+    """Another writer of a policy's Deployments: a policy that should act may not patch them."""
 
     reason: str
     fact: str
-    """What scales which Deployment, in words."""
+    """The other writer and the Deployment, in words."""
     remedy: str
-    """What a user does who wants the policy to act, in words."""
+    """The remedy of a user who wants the policy to act, in words."""
     holder: tuple[str, str] | None
     """(kind, name) of the object that holds the target; None where it is no object but a writer."""
 
@@ -128,7 +128,7 @@ class Conflict(NamedTuple):
 
 
 def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchCache) -> Conflict | None:
-    """The first object besides `claim` that holds one of its Deployments.
+    """Return the first object besides `claim` that holds one of its Deployments.
 
     `others` are the policies that act (mode Auto), by (namespace, Deployment); the oldest of them holds it.
     """
@@ -156,7 +156,7 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
 
 
 def find_sizer(target: Key, cache: WatchCache) -> Conflict | None:
-    """The VerticalPodAutoscaler that changes the size of a target's pods; None where there is none."""
+    """Return the VerticalPodAutoscaler that changes the size of a target's pods; None where there is none."""
     found = cache.verticals.of(target)
     if found is None:
         return None
@@ -172,7 +172,7 @@ def find_sizer(target: Key, cache: WatchCache) -> Conflict | None:
 
 
 def declared(claim: Claim, cache: WatchCache) -> str:
-    """Which tools own the replicas of the claim's Deployments and will set them again; empty where none does.
+    """Return the tools that own the replicas of the claim's Deployments and will set them again; empty where none does.
 
     No conflict before it happens: a manifest that names the replicas is often applied once and never again.
     """
@@ -197,9 +197,9 @@ class ForeignWrites:
     written: int
     """Replicas that we set, found or adopted last."""
     manager: str = ""
-    """What set another value last."""
+    """The manager that set another value last."""
     seen_at: float = float("-inf")
-    """When it did so, in Unix seconds."""
+    """Unix time at which it did so."""
     hold_seconds: float = 0.0
     """Length of the present or the last pause; 0 = there was none lately."""
     hold_until: float = float("-inf")
@@ -208,11 +208,11 @@ class ForeignWrites:
     """Pauses in a row."""
 
     def adopt(self, deployment: Deployment) -> None:
-        """Take the replicas as they are, no matter what set them: the policy writes none at the moment."""
+        """Take the replicas as they are, whoever set them: the policy writes none at the moment."""
         self.written = deployment.replicas
 
     def look(self, deployment: Deployment, own_manager: str, interval_seconds: float, now: float) -> str | None:
-        """The manager that has just set another value than we did, once per write; else None.
+        """Return the manager that has just set another value than the operator did, once per write; else None.
 
         The watch cache never goes back in time, so another value is always a later one. A manifest that merely owns
         `replicas` without changing them is none.
@@ -236,7 +236,7 @@ class ForeignWrites:
         self.overwritten += 1
 
     def conflict(self, name: str, now: float) -> Conflict | None:
-        """A foreign manager that keeps setting the replicas holds them for a while."""
+        """Return the conflict with a foreign manager that keeps setting the replicas; None while it holds none."""
         if now >= self.hold_until:
             return None
         pause = (
@@ -252,14 +252,14 @@ class ForeignWrites:
 
 @dataclass(slots=True)
 class Ownership:
-    """What is remembered about a policy's targets since it took them over.
+    """State of a policy's targets since it took them over.
 
-    `loop/diagnose.py` writes what it finds, and `actuation/apply.py` what it does: the originals and its own writes.
-    The registry forgets the originals where an edit names other Deployments.
+    `loop/diagnose.py` writes findings, and `actuation/apply.py` the originals and its own writes. The registry forgets
+    the originals where an edit names other Deployments.
     """
 
     originals: Originals | None = None
-    """What was there before the first change."""
+    """Replicas and weights before the first change."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
     """Foreign writes by the name of the Deployment."""
     holder: tuple[str, str] | None = None
@@ -267,8 +267,34 @@ class Ownership:
     holder_asked_at: float = float("-inf")
     """Monotonic time of the last question whether it still exists."""
     sizers_asked_at: dict[tuple[str, str], float] = field(default_factory=dict)
-    """The same of what else sizes the pods of targets, by (kind, name)."""
+    """The same of other sizers of the pods of targets, by (kind, name)."""
 
     def wrote(self, deployment: str, replicas: int) -> None:
-        """Replicas of our own: another value from now on is a foreign write."""
+        """Note replicas of the operator's own: another value from now on is a foreign write."""
         self.foreign.setdefault(deployment, ForeignWrites(replicas)).written = replicas
+
+
+WEIGHT_PATHS = ".spec.rules[]?.backendRefs[]?.weight"
+"""All weights of an HTTPRoute, as a jq path."""
+
+ROUTE_REMEDIES = {
+    "Argo CD": f"set ignoreDifferences with jqPathExpressions {WEIGHT_PATHS} for it, and the sync option "
+    "RespectIgnoreDifferences=true",
+    "Flux (Kustomization)": "set spec.ignore of the Kustomization with paths /spec/rules for it, or the annotation "
+    "kustomize.toolkit.fluxcd.io/ssa: IfNotPresent on it",
+    "Flux (HelmRelease)": "set driftDetection.ignore with paths /spec/rules for it",
+    "Helm": "leave the weights out of what the chart changes",
+    "kubectl apply": "leave it out of what is applied again, or leave the rules out of the manifest",
+    "Fleet": "set diff.comparePatches for it with remove /spec/rules",
+    "kapp": "add a rebaseRule for [spec, rules]",
+    "Terraform": "set lifecycle.ignore_changes for its manifest's spec",
+    "Pulumi": "set ignoreChanges for spec.rules",
+}
+"""Remedies by the names of `ownership.TOOLS`. The rules of an HTTPRoute are one field: only a tool that can compare
+below a field ignores the weights alone."""
+
+
+def route_remedy(manager: str) -> str:
+    """Return the remedy for such a tool, in words."""
+    tool = tool_of(manager)
+    return ROUTE_REMEDIES.get(tool.name, "stop it") if tool else "stop it"

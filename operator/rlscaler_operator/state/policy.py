@@ -1,4 +1,4 @@
-"""What the operator keeps about each policy between two ticks: parts, each of which one room writes."""
+"""The state of a policy between two ticks: parts, each of which one package writes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from rlscaler_operator.cluster.events import Reference
 from rlscaler_operator.exceptions import SpecInvalidError
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.decision import DecisionState, PromotionState
-from rlscaler_operator.state.new_pods import NewPods
 from rlscaler_operator.state.observed import ObservedObject, SpecFacts
 from rlscaler_operator.state.ownership import Ownership
+from rlscaler_operator.state.pod_sizes import Failures, NewPods
 from rlscaler_operator.state.report import LateRequests, Outbox, ReportState
-from rlscaler_operator.state.resizes import Failures
 from rlscaler_operator.state.schedule import Timing
 from rlscaler_operator.state.traffic import TrafficState
 
@@ -30,7 +29,7 @@ class Policy:
     uid: str
     observed: ObservedObject
     load_seconds: Callable[[Subject], float] = lambda subject: 0.0
-    """Says over how many seconds the load is measured."""
+    """Returns the seconds over which the load is measured."""
     decision: DecisionState = field(default_factory=DecisionState)
     promotion: PromotionState = field(default_factory=PromotionState)
     ownership: Ownership = field(default_factory=Ownership)
@@ -40,9 +39,9 @@ class Policy:
     timing: Timing = field(default_factory=Timing)
     late: LateRequests = field(default_factory=LateRequests)
     resizes: dict[str, Failures] = field(default_factory=dict)
-    """By pool, what came of resizing its pods; `actuation/size.py` writes it."""
+    """The failures of resizing its pods, by pool; `actuation/pod_sizes.py` writes it."""
     new_pods: NewPods = field(default_factory=NewPods)
-    """What is remembered of sizing new pods; `actuation/new_pods.py` writes it."""
+    """State of writing the size of new pods; `actuation/pod_sizes.py` writes it."""
     _params: tuple[object, Params] | None = None
 
     @property
@@ -58,7 +57,7 @@ class Policy:
 
     @property
     def facts(self) -> SpecFacts:
-        """What follows from the spec alone. Raises SpecInvalidError."""
+        """The facts that follow from the spec alone. Raises SpecInvalidError."""
         if self.observed.facts is None:
             raise SpecInvalidError(self.observed.invalid)
         return self.observed.facts
@@ -73,16 +72,16 @@ class Policy:
 
     @property
     def running(self) -> bool:
-        """Is there anything to sense and decide?"""
+        """Whether there is anything to sense and decide."""
         return self.observed.parsed is not None and not self.observed.deleting and self.spec.mode != "Off"
 
     @property
     def acts(self) -> bool:
-        """Does it lay a claim to its Deployments?"""
+        """Whether it lays a claim to its Deployments."""
         return self.running and self.spec.mode == "Auto"
 
     def found(self, cache: WatchCache) -> dict[str, Deployment | None]:
-        """The Deployments by pool; None where one does not exist or is going."""
+        """Return the Deployments by pool; None where one does not exist or is going."""
         found: dict[str, Deployment | None] = {}
         for pool, key in self.facts.targets:
             deployment = cache.deployments.get(key)
@@ -90,7 +89,7 @@ class Policy:
         return found
 
     def params(self) -> Params:
-        """One row, made again when the spec, what was learned or what is turned off changes."""
+        """Return one row, built again when the spec, the learned values or the turned-off pools change."""
         version = (self.observed.generation, self.decision.learned, self.decision.off)
         if self._params is None or self._params[0] != version:
             seconds = self.load_seconds(self.subject)

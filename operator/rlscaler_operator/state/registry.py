@@ -20,11 +20,11 @@ class Registry:
     """All policies by (namespace, name)."""
 
     def __init__(self, load_seconds: Callable[[Subject], float] = lambda subject: 0.0) -> None:
-        """`load_seconds` says over how many seconds the load of a service is measured."""
+        """`load_seconds` returns the seconds over which the load of a service is measured."""
         self._load_seconds = load_seconds
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
-        """The policies that name a Deployment."""
+        """The policies by the Deployments that they name."""
         self.revision = 0
         """Grows with every policy that is new, gone, or has another spec."""
 
@@ -47,7 +47,7 @@ class Registry:
         return self._policies.pop(key)
 
     def put(self, body: Mapping[str, Any]) -> Policy:
-        """Take in a policy; an edit keeps what was remembered, a new object of the same name starts anew."""
+        """Take in a policy; an edit keeps its state, a new object of the same name starts anew."""
         metadata = body["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
         policy = self._policies.get(key)
@@ -66,14 +66,14 @@ class Registry:
         return policy
 
     def adopt_again(self, which: Callable[[Key], bool] = lambda _: True) -> int:
-        """Start every policy of `which` anew from its object as last seen; their number."""
+        """Start every policy of `which` anew from its object as last seen; return their number."""
         chosen = [policy for policy in self._policies.values() if which(policy.key)]
         for policy in chosen:
             self._adopt(policy.key, policy.observed.latest)
         return len(chosen)
 
     def _adopt(self, key: Key, body: Mapping[str, Any]) -> Policy:
-        """A policy that begins with what a former process wrote into the status, in place of the one of its name."""
+        """Return a policy that begins with the status of a former process, in place of the policy of its name."""
         self.revision += 1
         former = self._policies.get(key)
         observed = ObservedObject()
@@ -107,27 +107,27 @@ class Registry:
                 self._targets[key] = others
 
     def of_deployment(self, key: Key) -> list[Policy]:
-        """The policies that name a Deployment."""
+        """Return the policies that name a Deployment."""
         return self._targets.get(key, [])
 
     def claims(self, deployments: Iterable[Key]) -> dict[Key, list[Claim]]:
-        """The claims of the policies that act on these Deployments."""
+        """Return the claims of the policies that act on these Deployments."""
         return {key: [policy.facts.claim for policy in self.of_deployment(key) if policy.acts] for key in deployments}
 
     def conflict(self, policy: Policy, cache: WatchCache) -> Conflict | None:
-        """The object that scales one of a policy's Deployments beside it; None where there is none."""
+        """Return the object that scales one of a policy's Deployments beside it; None where there is none."""
         claim = policy.facts.claim
         if policy.spec.mode != "Auto":
             claim = claim._replace(created=NOT_ACTING)
         return find_conflict(claim, self.claims(key for _, key in policy.facts.targets), cache)
 
     def _rivals(self, policy: Policy) -> list[Claim]:
-        """The claims of the other policies that act on its Deployments."""
+        """Return the claims of the other policies that act on its Deployments."""
         others = [other for _, key in policy.facts.targets for other in self.of_deployment(key) if other is not policy]
         return [other.facts.claim for other in others if other.acts]
 
     def revisions(self, policy: Policy, cache: WatchCache) -> Revisions:
-        """What a report about a policy would be made from now: the last one is stale once these differ."""
+        """Return the versions of a report's inputs: the last report is stale once these differ."""
         keys, backends = [key for _, key in policy.facts.targets], policy.facts.backends
         route = cache.routes.get(backends[0]) if backends else None
         return Revisions(

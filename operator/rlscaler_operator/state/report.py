@@ -1,4 +1,4 @@
-"""What was reported about a policy last, and what has still to be written."""
+"""The last report of a policy, and its pending writes."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ class ReportState:
     reported_at: float = float("-inf")
     """Monotonic time of the last report."""
     forecaster: str | None = None
-    """What the forecaster has learned, as it is kept in the status."""
+    """The forecaster's memory as in the status."""
     forecaster_at: float = float("-inf")
     """Unix time of `forecaster`."""
     forecaster_unit: UnitName | None = None
-    """What the load is counted in that it learned of; None before the first report."""
+    """The unit of the load that it learned; None before the first report."""
     slo: SLOStatus | None = None
-    """What is left of the error budget, as it is kept in the status."""
+    """The rest of the error budget as in the status."""
     slo_at: float = float("-inf")
     """Unix time of `slo`."""
     seen: str | None = None
-    """What pods were seen to use, as it is kept in the status."""
+    """The pods' usage as in the status."""
     seen_at: float = float("-inf")
     """Unix time of `seen`."""
     made_from: Revisions | None = None
-    """What the last report was made from, where everything that it asked for is in force; else None."""
+    """The versions of the last report's inputs, where everything that it wanted is in force; else None."""
 
 
 class PendingReport(NamedTuple):
@@ -65,7 +65,7 @@ class PendingReport(NamedTuple):
 
 @dataclass(slots=True)
 class Outbox:
-    """What is still to be written about one policy, and what was written. `reporting/publish.py` writes it.
+    """Pending and finished writes about one policy. `reporting/publish.py` writes it.
 
     The originals are written by `actuation`, ahead of the report: see `wrote_originals`. So is `newPods`, which is not
     kept here.
@@ -77,7 +77,7 @@ class Outbox:
     """Monotonic time of the last status write."""
     pending: PendingReport | None = None
     writing: bool = False
-    """Is something being written now?"""
+    """Whether a write is under way."""
 
     def wrote_originals(self, originals: dict[str, Any]) -> None:
         self.status["originals"] = originals
@@ -85,7 +85,7 @@ class Outbox:
 
 @dataclass(slots=True)
 class LateRequests:
-    """What counting late requests remembers, for alerts and the error budget. `reporting/objectives.py` writes it."""
+    """State of counting late requests, for alerts and the error budget. `reporting/objectives.py` writes it."""
 
     asked_at: float | None = None
     """Monotonic time when they were last asked for."""
@@ -95,12 +95,12 @@ class LateRequests:
     """Requests and late ones of each window counted since the last tick, and the latency in ms that they were for."""
 
     def forget(self) -> None:
-        """Drop what was counted of another latency."""
+        """Drop the counts of another latency."""
         self.carried = 0.0
         self.windows.clear()
 
     def take(self, latency_ms: int) -> tuple[float, float]:
-        """Give requests and late ones since the last tick, NaN where none were counted for `latency_ms`; begin anew."""
+        """Return requests and late ones since the last tick, and forget them; NaN without a count for `latency_ms`."""
         counted = [(requests, late) for requests, late, latency in self.windows if latency == latency_ms]
         self.windows.clear()
         if not counted:

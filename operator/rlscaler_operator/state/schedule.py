@@ -1,4 +1,4 @@
-"""When a policy is due: action intervals and the sensing ticks between them. Pure."""
+"""Due times of a policy: action intervals and the sensing ticks between them; and pauses that grow. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_BREAK_SECONDS = 10.0
 
 
 class Due(IntEnum):
-    """What a policy is due for; an action includes a sensing tick."""
+    """The tick that a policy is due for; an action includes a sensing tick."""
 
     NOTHING = 0
     SENSE = 1
@@ -36,25 +36,25 @@ class Schedule:
 
     @classmethod
     def starting(cls, interval_seconds: float, sense_seconds: float, now: float) -> Schedule:
-        """Sense at once, act after one interval: by then the history of the load is more than one sample."""
+        """Return a schedule that senses at once and acts after one interval, when the history has several samples."""
         first = _grid(now, sense_seconds)
         return cls(interval_seconds, sense_seconds, now, first + interval_seconds)
 
     def retimed(self, interval_seconds: float, sense_seconds: float, now: float) -> Schedule:
-        """The same after an edit of the spec: a shorter interval shortens the wait, never restarts it."""
+        """Return the schedule after an edit of the spec: a shorter interval shortens the wait, never restarts it."""
         if (interval_seconds, sense_seconds) == (self.interval_seconds, self.sense_seconds):
             return self
         action = min(self.next_action, _grid(now, sense_seconds) + interval_seconds)
         return Schedule(interval_seconds, sense_seconds, now, action, self.last)
 
     def due(self, now: float, within: float = 0.0) -> Due:
-        """What is due at `now`, or within the given seconds after it."""
+        """Return the tick that is due at `now`, or within the given seconds after it."""
         if self.next_action <= now + within:
             return Due.ACTION
         return Due.SENSE if self.next_sense <= now + within else Due.NOTHING
 
     def hurry(self, now: float) -> None:
-        """Be due for a sensing tick soon, yet not twice within a second."""
+        """Make a sensing tick due soon, yet not twice within a second."""
         self.next_sense = min(self.next_sense, max(now, self.last + HURRY_SECONDS))
 
     @property
@@ -63,7 +63,7 @@ class Schedule:
         return min(1.0, self.sense_seconds / self.interval_seconds)
 
     def postpone(self, ticks: int) -> None:
-        """The action comes so many sensing ticks later, and keeps its interval from there."""
+        """Move the action so many sensing ticks later; it keeps its interval from there."""
         self.next_action += ticks * self.sense_seconds
 
     def next(self) -> float:
@@ -82,14 +82,14 @@ class Schedule:
 
 @dataclass(slots=True)
 class Breaker:
-    """Leaves a policy alone for a while whose ticks keep failing: they would hold up those of the others."""
+    """Pauses a policy whose ticks keep failing, so that they do not hold up those of other policies."""
 
     failures: int = 0
     until: float = float("-inf")
-    """Monotonic time until which it is left alone."""
+    """Monotonic time at which the pause ends."""
 
     def failed(self, now: float) -> None:
-        """1, 2, 4, ... seconds from the third failure in a row on, never longer than `LONGEST_BREAK_SECONDS`."""
+        """Pause 1, 2, 4, ... seconds from the third failure in a row on, never longer than `LONGEST_BREAK_SECONDS`."""
         self.failures += 1
         if self.failures >= FAILURES:
             self.until = now + min(LONGEST_BREAK_SECONDS, 2.0 ** min(self.failures - FAILURES, 10))
@@ -100,7 +100,7 @@ class Breaker:
 
 @dataclass(slots=True)
 class Timing:
-    """When a policy is due, and what keeps it from its tick. `loop/engine.py` writes it."""
+    """Due times of a policy, and pauses of its ticks. `loop/engine.py` writes it."""
 
     schedule: Schedule | None = None
     """None before the first look at a policy, and while it is not running."""
@@ -110,11 +110,11 @@ class Timing:
 
 
 def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
-    """What each of those that are due does now: of very many actions at once, some come a few sensing ticks later.
+    """Return the tick of each due policy: of very many actions at once, some are moved by a few ticks.
 
     An action costs ten times a sensing tick, and policies that were created together would act together for ever. Once
-    `postpone`d they stay apart. `evenly` so many would act at each tick if all policies were spread evenly; at most
-    twice as many do, so no policy waits longer than half an interval.
+    `postpone`d they stay apart. `evenly` actions per tick would be due if all policies were spread evenly; at most
+    twice as many act, so no policy waits longer than half an interval.
     """
     acting = [schedule for schedule, what in due if what is Due.ACTION]
     most = max(ACTIONS_AT_ONCE, math.ceil(2 * evenly))
@@ -125,5 +125,35 @@ def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
 
 
 def _grid(now: float, step: float) -> float:
-    """The next multiple of `step` that is at least half a step away: policies with one step share their ticks."""
+    """Return the next multiple of `step` at least half a step away: policies with one step share their ticks."""
     return step * math.ceil(now / step + 0.5)
+
+
+LONGEST_SECONDS = 3600.0
+"""The longest pause, and the shortest quiet after which a repetition counts as the first one again."""
+
+
+@dataclass(slots=True)
+class GrowingBackoff:
+    """A pause that doubles with every repetition. Times are in seconds by any clock that does not go backwards."""
+
+    seconds: float = 0.0
+    """The pause that the last repetition began; 0 = none."""
+    until: float = float("-inf")
+    """When that pause is over."""
+    last: float = float("-inf")
+    """When the last repetition came."""
+
+    def again(self, now: float, first_seconds: float) -> None:
+        """Note one more repetition.
+
+        The first begins no pause, the second a pause of `first_seconds`, each further one twice the last. No pause is
+        longer than `LONGEST_SECONDS`. An hour of quiet after the last pause begins anew.
+        """
+        repeated = now - max(self.last, self.until) <= LONGEST_SECONDS
+        self.seconds = min(max(first_seconds, 2 * self.seconds), LONGEST_SECONDS) if repeated else 0.0
+        self.last, self.until = now, now + self.seconds
+
+    def waits(self, now: float) -> bool:
+        """Return True while the pause is not over."""
+        return now < self.until

@@ -44,14 +44,14 @@ Json = dict[str, Any]
 
 
 def pool_counts(values: Any, params: Params) -> PoolCounts:
-    """Counts by pool from a row (2,); a pool without a target is absent."""
+    """Return counts by pool from a row (2,); a pool without a target is absent."""
     return PoolCounts(**{pool: int(values[i]) for i, pool in enumerate(POOLS) if params.present[0, i]})
 
 
 def decision_status(
     decision_id: str, time: float, decision: Decision, params: Params, applied: bool, result: str
 ) -> LastDecision:
-    """The first row of `decision`, with what each guard did."""
+    """Return `status.lastDecision` from the first row of `decision`, with the result of each guard."""
     action = decision.action[0]
     asked = None
     if action[2] >= 0:
@@ -70,7 +70,7 @@ def decision_status(
 
 
 def with_history(history: list[DecisionStatus], decision: LastDecision) -> list[DecisionStatus]:
-    """Decisions that changed something, newest first."""
+    """Return the decisions that changed something, newest first."""
     if decision.desired == decision.base:
         return history
     short = DecisionStatus(**{name: getattr(decision, name) for name in DecisionStatus.model_fields})
@@ -78,7 +78,7 @@ def with_history(history: list[DecisionStatus], decision: LastDecision) -> list[
 
 
 def observation_status(observation: Observation, time: float) -> ObservationStatus:
-    """The ten numbers of the first row, rounded for people."""
+    """Return the ten numbers of the first row, rounded for people."""
     signals: dict[str, Signal] = {}
     for i, name in enumerate(OBSERVATIONS):
         value, age = float(observation.values[0, i]), float(observation.age_seconds[0, i])
@@ -94,7 +94,7 @@ def observation_status(observation: Observation, time: float) -> ObservationStat
 def targets_status(
     names: Mapping[str, str], found: Mapping[str, Deployment | None], desired: Mapping[str, int]
 ) -> TargetsStatus:
-    """The status of each target by pool; of a Deployment that does not exist only the name."""
+    """Return the status of each target by pool; of a Deployment that does not exist only the name."""
     targets = {}
     for pool, name in names.items():
         deployment = found.get(pool)
@@ -123,26 +123,26 @@ def placement_status(placement: int, factor: float, weights: Any, http_route: st
 
 
 def flag_names(flags: int) -> list[str]:
-    """`HeldUnknown`, `Floor`, … in the order of the bits."""
+    """Return `HeldUnknown`, `Floor`, … in the order of the bits."""
     if not flags:
         return []
     return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
 
 
 def capacity_status(params: Params) -> CapacityStatus:
-    """What one replica carries, of the first row; a pool without a target or of which it is not known is absent."""
+    """Return the capacity of a replica, of the first row; a pool without a target or a known capacity is absent."""
     carried = zip(POOLS, params.requests_per_second[0], params.present[0], strict=True)
     known = {pool: float(value) for pool, value, there in carried if there and math.isfinite(value)}
     return CapacityStatus(unit=UNITS[params.unit[0]], **known)
 
 
 def unit_of(status: Mapping[str, Any]) -> str:
-    """What the load is counted in that a status is about; an earlier release counted requests."""
+    """Return the unit of the load in a status; an earlier release counted requests."""
     return str((status.get("capacity") or {}).get("unit", "requests"))
 
 
 def measured(percentile: float, latency: Reading | None, actor: ActorLike | None) -> Json:
-    """`latency` and `model`; absent before the first tick and without an actor."""
+    """Return `latency` and `model`; absent before the first tick and without an actor."""
     parts: Json = {}
     if latency is not None:
         value = round(latency.value) if latency.known else None
@@ -153,8 +153,7 @@ def measured(percentile: float, latency: Reading | None, actor: ActorLike | None
 
 
 def significant(status: Json) -> Json:
-    """What is worth a write at once: conditions, replicas, placement, guards, what a budget is asked for; not measured
-    values or times."""
+    """Return the parts of a status that are worth a write at once: no measured values, and no times."""
     kept = {
         name: status.get(name)
         for name in ("observedGeneration", "model", "targets", "placement", "originals", "budget")
@@ -168,7 +167,7 @@ def significant(status: Json) -> Json:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:
-    """RFC 7396 from `old` to `new`; lists are replaced whole. Empty = equal."""
+    """Return the merge patch (RFC 7396) from `old` to `new`; lists are replaced whole. Empty = equal."""
     patch: Json = {name: None for name in old if name not in new}
     for name, value in new.items():
         before = old.get(name)

@@ -1,7 +1,7 @@
-"""What is remembered about a policy's HTTPRoute: shares that a data plane may still use, and who else sets the weights.
+"""State of a policy's HTTPRoute: shares that a data plane may still use, and foreign writers of the weights. Pure.
 
-Pure. Patching a weight changes an object in the API server; the proxies that send the requests follow later. Until they
-have, a pool may get the share that it had before.
+Patching a weight changes an object in the API server; the proxies that send the requests follow later. Until they have,
+a pool may get the share that it had before.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
-from rlscaler_operator.state.backoff import GrowingBackoff
+from rlscaler_operator.state.schedule import GrowingBackoff
 
 Shares = tuple[float, float]
 """The part of the traffic that the GPU and the CPU pool get, 0-1; both are 1 where it is not known."""
@@ -19,7 +19,7 @@ Shares = tuple[float, float]
 UNKNOWN: Shares = (1.0, 1.0)
 
 CONFIRM_SECONDS = 30.0
-"""How long a Gateway may take to report that it has seen a route's new generation before the policy says so."""
+"""Longest time for a Gateway to report a route's new generation before the policy reports its delay."""
 
 SHARES_KEPT = 32
 """Replaced shares that are kept one by one; the oldest of more are joined."""
@@ -38,15 +38,15 @@ class Replaced(NamedTuple):
 
 @dataclass(slots=True)
 class TrafficShift:
-    """Which shares the data plane may still act on."""
+    """Shares of the traffic that the data plane may still use."""
 
     shares: Shares | None = None
-    """Those that the route has now; None before the first look."""
+    """The shares of the route now; None before the first look."""
     replaced: list[Replaced] = field(default_factory=list)
-    """Earlier ones that may still be in force, oldest first."""
+    """Earlier shares that may still be in force, oldest first."""
 
     def look(self, shares: Shares, generation: int, now: float) -> None:
-        """Note the shares of a route as it is now. What was there before the first look is not known."""
+        """Note the shares of a route as it is now. The shares before the first look are unknown."""
         if shares == self.shares:
             return
         self.replaced.append(Replaced(now, generation, self.shares or UNKNOWN))
@@ -60,7 +60,7 @@ class TrafficShift:
         self.replaced = [one for one in self.replaced if now - one.at < drain_seconds or one.generation > acknowledged]
 
     def in_force(self) -> Shares:
-        """The largest share of each pool that the data plane may use."""
+        """Return the largest share of each pool that the data plane may use."""
         highest = self.shares or UNKNOWN
         for one in self.replaced:
             highest = _highest(highest, one.shares)
@@ -100,7 +100,7 @@ class ForeignWeights:
 
 @dataclass(slots=True)
 class TrafficState:
-    """What `actuation/apply.py` remembers about the traffic of a policy's pools."""
+    """State of the traffic of a policy's pools. `actuation/apply.py` writes it."""
 
     shift: TrafficShift = field(default_factory=TrafficShift)
     foreign: ForeignWeights = field(default_factory=ForeignWeights)

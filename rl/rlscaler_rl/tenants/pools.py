@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from rlscaler_core.arbiter.arbitrate import arbitrate
+from rlscaler_core.arbiter.arbitrate import arbitrate, is_bound, requested
 from rlscaler_core.arbiter.features import Signals
-from rlscaler_core.arbiter.proposals import asked_for, is_bound
 from rlscaler_core.arbiter.rules import Order, RuleName
 from rlscaler_core.arbiter.types import Loans, Members, make_budgets, make_members, no_loans
 from rlscaler_core.decision.observation import ObservationContract
@@ -119,7 +118,7 @@ class Pools:
         batch, rows = self.batch, self.batch.rows
         decision, state = decide(batch.params, batch.state, samples, rows)
         acts = np.full(len(rows), self.acts)
-        self.asked = asked_for(self.asked, acts, decision.desired[:, GPU], decision.flags)
+        self.asked = requested(self.asked, acts, decision.desired[:, GPU], decision.flags)
         if sharing is not None:
             granted = self._grant(sharing)
             bound = is_bound(decision.desired[:, GPU], decision.base[:, GPU], granted, np.ones_like(acts))

@@ -18,7 +18,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.resizes import Failures
+from rlscaler_operator.state.pod_sizes import Failures
 from tests.harness import setup
 from tests.harness.world import World
 

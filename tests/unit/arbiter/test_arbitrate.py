@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_core.arbiter.arbitrate import arbitrate, jain
+from rlscaler_core.arbiter.arbitrate import arbitrate, is_bound, jain, requested
 from rlscaler_core.arbiter.rules import RULES, RuleName
 from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, Reason, follow, make_budgets, make_members, no_loans
 from rlscaler_core.decision.exceptions import ColumnError
+from rlscaler_core.decision.types import Flag
 
 ALL = tuple(RULES)
 
@@ -194,3 +195,23 @@ def test_jains_index() -> None:
     assert jain(np.array([2.0, 4.0]), np.array([1.0, 2.0])) == pytest.approx(1.0)
     assert jain(np.array([4.0, 0.0]), np.array([1.0, 1.0])) == pytest.approx(0.5)
     assert np.isnan(jain(np.zeros(2), np.ones(2)))
+
+
+def test_an_action_says_what_is_asked_for_and_the_floor_may_raise_it_until_the_next() -> None:
+    before = np.array([np.nan, 5.0, 5.0, 5.0, np.nan])
+    action = np.array([True, True, False, False, False])
+    desired = np.array([3, 2, 4, 7, 6], np.int32)
+    got = requested(before, action, desired, np.zeros(5, np.int32))
+    np.testing.assert_array_equal(got, [3, 2, 5, 7, 6])
+
+
+def test_an_action_on_unknown_data_asks_for_nothing_that_is_known() -> None:
+    held = np.array([Flag.HELD_UNKNOWN | Flag.FLOOR, Flag.HELD_UNKNOWN], np.int32)
+    got = requested(np.array([4.0, 4.0]), np.array([True, False]), np.array([2, 6], np.int32), held)
+    np.testing.assert_array_equal(got, [np.nan, 6])
+
+
+def test_bound_is_who_acts_and_wants_or_runs_more_than_it_is_granted() -> None:
+    desired, base = np.array([4, 3, 3, 4, 4]), np.array([1, 4, 3, 4, 9])
+    granted, acts = np.full(5, 3), np.array([True, True, True, False, True])
+    assert is_bound(desired, base, granted, acts).tolist() == [True, True, False, False, True]

@@ -73,7 +73,7 @@ async def test_what_nodes_have_less_what_others_hold(bench, counter, policy_body
     others = [pod("other"), pod("a-gpu", namespace="elsewhere"), pod("done", phase="Succeeded"), starts]
     counter.put(n1=(node("n1"), [pod("a-gpu", 2)]), n2=(node("n2", 8), others), n3=(node("n3", 0), [pod("other")]))
     assert await counted(bench, counter) == 4 + 8 - 4
-    assert bench.budgets.get("few").counted[GPU].nodes == 2
+    assert bench.budgets.get("few").counts[GPU].nodes == 2
     assert len(counter.hurried) == 1
     await counter.count_all()
     assert len(counter.hurried) == 1, "nothing else was counted"
@@ -99,14 +99,14 @@ async def test_what_cannot_be_counted_stays_the_last_count_and_says_so(
     bench.budgets.put(budget_body(**FROM_NODES))
     counter.put(n1=(node("n1"), []))
     assert await counted(bench, counter) == 4
-    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (4, -1)
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (4, -1)
     if broken == "forbidden":
         api_server.status = 403
     else:
         counter.put(**({} if broken == "no such label" else {"n1": (node("n1", 0), [])}))
     assert await counted(bench, counter) == 4
     bench.now += 60
-    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (4, -1)
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (4, -1)
     budget = bench.budgets.get("few")
     known = next(c for c in budget.conditions if c.type == "AmountKnown")
     assert (known.status, known.reason) == ("False", "NotCounted")
@@ -117,7 +117,7 @@ async def test_what_cannot_be_counted_stays_the_last_count_and_says_so(
     api_server.status = 200
     counter.put(n1=(node("n1", 5), []))
     assert await counted(bench, counter) == 5
-    bench.limits([(a, asks(6))])
+    bench.binding([(a, asks(6))])
     assert next(c for c in budget.conditions if c.type == "AmountKnown").status == "True"
 
 
@@ -126,7 +126,7 @@ async def test_a_budget_that_was_never_counted_binds_nobody_and_says_why(bench, 
     bench.budgets.put(budget_body(**FROM_NODES))
     api_server.status = 403
     assert await counted(bench, counter) is None
-    assert bench.limits([(a, asks(6))]) == {}
+    assert bench.binding([(a, asks(6))]) == {}
     budget = bench.budgets.get("few")
     bench.sharing._reporter.unusable(budget)
     ready = next(c for c in budget.conditions if c.type == "Ready")
@@ -141,10 +141,10 @@ async def test_another_operator_goes_on_from_the_last_count_and_its_age(bench, c
     bench.budgets.put(budget_body(**FROM_NODES, status=status))
     api_server.status = 500
     assert await counted(bench, counter) == 3
-    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (3, -1)
-    assert bench.budgets.get("few").counted[GPU].at == 1767225600
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (3, -1)
+    assert bench.budgets.get("few").counts[GPU].at == 1767225600
     bench.budgets.put(budget_body(amount=1, status=status, generation=2))
-    assert bench.limits([(a, asks(6))])["ns", "a"].granted == (1, -1)
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (1, -1)
     assert [c.type for c in bench.budgets.get("few").conditions] == ["Ready", "GuaranteesKept"]
 
 
@@ -153,11 +153,11 @@ async def test_fewer_than_the_guarantees_names_nodes_and_the_remedy(bench, count
     bench.budgets.put(budget_body(**FROM_NODES, members=[{"name": "all", "guaranteed": 3}]))
     counter.put(n1=(node("n1"), []), n2=(node("n2"), []))
     await counter.count_all()
-    assert bench.limits([(policy, asks(3)) for policy in policies]) == {}
+    assert bench.binding([(policy, asks(3)) for policy in policies]) == {}
     counter.put(n1=(node("n1"), []))
     await counter.count_all()
-    limits = bench.limits([(policy, asks(3)) for policy in policies])
-    assert [limit.granted[0] for limit in limits.values()] == [2, 2]
+    grants = bench.binding([(policy, asks(3)) for policy in policies])
+    assert [grant.by_pool[0] for grant in grants.values()] == [2, 2]
     kept = next(c for c in bench.budgets.get("few").conditions if c.type == "GuaranteesKept")
     assert (kept.status, kept.reason) == ("False", "TooFew")
     assert "4 units of nvidia.com/gpu on the 1 nodes" in kept.message

@@ -9,7 +9,7 @@ import pytest
 
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.drain import Need, fewest, resumed
-from rlscaler_operator.state.backoff import LONGEST_SECONDS, GrowingBackoff
+from rlscaler_operator.state.schedule import LONGEST_SECONDS, GrowingBackoff
 from rlscaler_operator.state.traffic import CONFIRM_SECONDS, UNKNOWN, ForeignWeights, TrafficShift
 
 NEED = Need(arrivals=80.0, carried=(16.0, 3.2), most=(10, 40))

@@ -11,9 +11,9 @@ from kubernetes.aio.client import Configuration
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS, Engine
+from rlscaler_operator.loop.engine import CROWDED_SECONDS, IDLE_SECONDS
 from rlscaler_operator.loop.sense import PATIENCE_SECONDS
+from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import NOTHING, HeldRates, Reading, TimedAnswers, group
@@ -33,7 +33,7 @@ async def until(true):
 async def engine(api_server):
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
     kube = Kube(Configuration(host=api_server.url))
-    made = Engine(settings, kube, Shards(kube, settings))
+    made = build_engine(settings, kube)
     yield made
     await made.sensing.sources.close()
     await kube.close()
@@ -49,16 +49,16 @@ async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_bod
 async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(engine, policy_body):
     """What would be decided meanwhile could not be written."""
     policy = engine.registry.put(policy_body())
-    engine._acting = {0: 1}
+    engine.acting = {0: 1}
     async with contextlib.AsyncExitStack() as slots:
         for _ in range(engine.settings.write_concurrency):
-            await slots.enter_async_context(engine._limiter.slot(Priority.SCALE))
+            await slots.enter_async_context(engine.limiter.slot(Priority.SCALE))
         crowd = [
-            asyncio.create_task(engine._limiter.slot(Priority.SCALE).__aenter__())
+            asyncio.create_task(engine.limiter.slot(Priority.SCALE).__aenter__())
             for _ in range(engine.settings.write_concurrency * CROWD + 1)
         ]
         await asyncio.sleep(0)
-        assert engine._limiter.crowded
+        assert engine.limiter.crowded
         policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
         engine._launched_at = time.monotonic()
         engine._launch_due()
@@ -74,7 +74,7 @@ async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(eng
 
 async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(engine, policy_body, monkeypatch):
     policy = engine.registry.put(policy_body())
-    engine._acting = {0: 1}
+    engine.acting = {0: 1}
     busy = [True]
     monkeypatch.setattr(engine.sensing.sources, "busy", lambda access: busy[0])
     policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
@@ -92,8 +92,8 @@ async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_se
     api_server.slow_path = "/slow"
     for policy in (slow, quick):
         policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine._launch(
-        [slow, quick], engine.ticker.tick_batch(engine._access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)])
+    engine.background.launch(
+        [slow, quick], engine.ticker.tick_batch(engine.sensing.access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)])
     )
     await until(lambda: not quick.timing.busy and not quick.outbox.writing and quick.report.conditions)
     await until(lambda: not slow.timing.busy)
@@ -122,7 +122,7 @@ async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_a
 ):
     """The removal may have failed when that was reported, or an operator before may have written last."""
     policy = sizing_new_pods(engine, api_server, policy_body(), "Off")
-    policy.outbox.written_at, engine._acting = time.monotonic(), {0: 1}
+    policy.outbox.written_at, engine.acting = time.monotonic(), {0: 1}
     engine._launch_due()
     await until(lambda: not policy.timing.busy and not policy.outbox.writing)
     assert policy.observed.new_pods == {}
@@ -134,7 +134,7 @@ async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_b
 ):
     """A target does not exist, say, so there is no outcome."""
     policy = sizing_new_pods(engine, api_server, policy_body(), "Shadow")
-    await engine._reconciler.apply_and_report(policy, None, None)
+    await engine.reconciler.apply_and_report(policy, None, None)
     assert policy.observed.new_pods == {}
     await until(lambda: not policy.outbox.writing)
 
@@ -145,16 +145,16 @@ async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_f
 ):
     policy, api_server.status = sizing_new_pods(engine, api_server, policy_body(), mode), 403
     if mode == "Off":
-        await engine._reconciler.report_idle(policy)
+        await engine.reconciler.report_idle(policy)
     else:
-        await engine._reconciler.apply_and_report(policy, None, None)
+        await engine.reconciler.apply_and_report(policy, None, None)
     await until(lambda: any(method == "POST" and "NewPodsNotSized" in sent for method, sent in api_server.sent))
     await until(lambda: not policy.outbox.writing)
 
 
 async def test_while_a_policy_is_paused_new_pods_that_it_sizes_no_more_are_left_alone(engine, api_server, policy_body):
     policy = sizing_new_pods(engine, api_server, policy_body(), "Auto")
-    await engine._reconciler._resize(policy, Findings(mode="Auto", paused="paused"), Applied())
+    await engine.reconciler._resize(policy, Findings(mode="Auto", paused="paused"), Applied())
     assert policy.observed.new_pods == {}
 
 
@@ -195,7 +195,7 @@ async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, 
         began = time.monotonic()
         with stalls() as lost:
             batch = [(policy, Due.SENSE) for policy in policies]
-            engine._launch(policies, engine.ticker.tick_batch(engine._access(slow), batch))
+            engine.background.launch(policies, engine.ticker.tick_batch(engine.sensing.access(slow), batch))
             await until(lambda: not any(policy.timing.busy for policy in quick))
         seconds = time.monotonic() - began - lost.seconds
         assert slow.timing.busy
@@ -215,11 +215,11 @@ async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, 
 async def test_forbidden_own_queries_are_the_reason_of_that_signal_and_nothing_is_asked(api_server, policy_body):
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", allow_own_queries=False)
     kube = Kube(Configuration(host=api_server.url))
-    engine = Engine(settings, kube, Shards(kube, settings))
+    engine = build_engine(settings, kube)
     policy = engine.registry.put(with_own_query(policy_body()))
     engine.cache.put_deployment(GPUS)
     policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+    engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)]))
     await until(lambda: not policy.timing.busy)
     reading = policy.decision.readings["arrival_rate"]
     assert (reading.known, reading.reason) == (False, "OwnQueriesForbidden")
@@ -239,7 +239,9 @@ async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status
     for ready in (0, 1, 2):
         put(spec | {"status": {"readyReplicas": ready}})
         policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-        engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+        engine.background.launch(
+            [policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)])
+        )
         await until(lambda: not policy.timing.busy)
     assert policy.outbox.writing
     api_server.hold.set()
@@ -254,7 +256,7 @@ async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status
 async def test_a_status_that_could_not_be_written_is_reported_again(engine, policy_body):
     policy = engine.registry.put(policy_body())
     policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, Due.SENSE)]))
+    engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)]))
     await until(lambda: not policy.timing.busy and not policy.outbox.writing)
     assert policy.report.conditions
     assert policy.report.made_from is None
@@ -263,7 +265,7 @@ async def test_a_status_that_could_not_be_written_is_reported_again(engine, poli
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
     policy = engine.registry.put(policy_body())
-    answers = await engine.sensing.ask(engine._access(policy), [policy])
+    answers = await engine.sensing.ask(engine.sensing.access(policy), [policy])
     body = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
     engine.cache.put_deployment(body)
     first = engine.preparer.prepare(policy, Due.SENSE, answers)
@@ -322,7 +324,7 @@ async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine
 
     async def tick(due=Due.SENSE):
         before = len(api_server.paths), policy.report.reported_at
-        engine._launch([policy], engine.ticker.tick_batch(engine._access(policy), [(policy, due)]))
+        engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, due)]))
         await until(lambda: not policy.timing.busy and not policy.outbox.writing)
         return len(api_server.paths) - before[0], policy.report.reported_at != before[1]
 
@@ -360,9 +362,9 @@ async def test_an_edit_and_a_pause_are_due_at_once_and_other_changes_are_not(eng
 
 async def test_a_status_is_no_news_and_everything_else_wakes_the_loop(engine, policy_body):
     def wakes(body):
-        engine._wake.clear()
+        engine.background.wake.clear()
         engine.take_in(body)
-        return engine._wake.is_set()
+        return engine.background.wake.is_set()
 
     assert wakes(policy_body())
     assert not wakes(policy_body() | {"status": {"observedGeneration": 1}})
@@ -402,7 +404,7 @@ async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoi
         compare(access, ticks)
 
     batch = [(edited, Due.ACTION), (other, Due.ACTION)]
-    engine._launch([edited, other], engine.ticker.tick_batch(engine._access(edited), batch))
+    engine.background.launch([edited, other], engine.ticker.tick_batch(engine.sensing.access(edited), batch))
     if moment == "before it is asked for":
         edit()
     elif moment == "while Prometheus answers":
@@ -412,7 +414,7 @@ async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoi
     await until(lambda: not edited.timing.busy and not other.timing.busy and other.report.conditions)
     assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert {one.type: one.reason for one in other.report.conditions}["Ready"] != "InternalError"
-    engine._acting = {0: 1}
+    engine.acting = {0: 1}
     engine._launch_due()
     await until(lambda: not edited.timing.busy and edited.report.conditions)
     assert {one.type: one.reason for one in edited.report.conditions}["Ready"] == "InvalidSpec"

@@ -3,8 +3,7 @@
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.actuation.idle import IdlePods
-from rlscaler_operator.actuation.leaving import first_to_go, work_of
+from rlscaler_operator.actuation.idle import IdlePods, first_to_go, work_of
 from rlscaler_operator.cluster.cache import IDLE, WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.holders import NodeHolders

@@ -15,17 +15,17 @@ from rlscaler_core.models import load_bundled
 from rlscaler_core.vertical.recommend import Usage, nothing_known
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.apply import Applied
+from rlscaler_operator.actuation.pod_sizes import Round
 from rlscaler_operator.actuation.resize import Resized
 from rlscaler_operator.actuation.scale import Write
-from rlscaler_operator.actuation.size import Round
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.reporting import measures
 from rlscaler_operator.reporting.measures import entropy_ratio, interventions
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.results import unknown
 from rlscaler_operator.state.findings import Problem
+from rlscaler_operator.state.pod_sizes import look, ranges_of
 from rlscaler_operator.state.registry import Registry
-from rlscaler_operator.state.sizing import look, ranges_of
 
 POLICY = 'policy="chat"'
 RUNNING = Deployment("uid", "1", 2, 1, "")

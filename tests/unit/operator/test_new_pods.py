@@ -12,9 +12,8 @@ from kubernetes.aio.client import Configuration
 from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_core.api.resources import PodResources
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.new_pods import FIRST_SECONDS, NewPodSizes
+from rlscaler_operator.actuation.pod_sizes import FIRST_SECONDS, NewPodSizes, Sizer
 from rlscaler_operator.actuation.resize import Resizer
-from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube
@@ -22,7 +21,7 @@ from rlscaler_operator.cluster.selectors import parse_selector
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.new_pods import new_pod_size
+from rlscaler_operator.state.pod_sizes import new_pod_size
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.status import merge_patch
 from tests.unit.operator.test_resize_plan import NOW, pod

@@ -16,7 +16,7 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.resizes import FIRST_SECONDS, Failures
+from rlscaler_operator.state.pod_sizes import FIRST_SECONDS, Failures
 from tests.unit.operator.test_resize_plan import NOW, pod
 
 TARGET = ("ns", "chat-gpu")

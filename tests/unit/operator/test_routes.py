@@ -8,8 +8,8 @@ from rlscaler_operator.actuation.backends import (
     route_patch,
     shares_of,
 )
-from rlscaler_operator.actuation.routes import format_weights
 from rlscaler_operator.actuation.scale import scale_patch
+from rlscaler_operator.actuation.weights import format_weights
 
 BACKENDS = ("chat-gpu", "chat-cpu")
 

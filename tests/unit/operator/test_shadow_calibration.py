@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from rlscaler_core.queueing.fluid import Running
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.shadow.evidence import interval, turned_above
 from rlscaler_operator.shadow.replica_history import empty_history, replicas_at, with_newest
-from rlscaler_operator.shadow.statistics import interval, turned_above
 
 
 def histogram(received=100.0, **within):

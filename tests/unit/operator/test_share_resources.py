@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from rlscaler_operator.loop.share import Sharing
-from rlscaler_operator.records.audit import AuditLog
-from rlscaler_operator.records.sharing import told_of
-from rlscaler_operator.settings import Settings
+from rlscaler_operator.records.sharing import input_of
 from tests.harness.budgets import budget_body
 
 GPU = "nvidia.com/gpu"
@@ -46,10 +43,10 @@ def two(bench, policy_body):
     return policies
 
 
-def share(bench, two, asks, asked=10, sharing=None):
+def share(bench, two, asks, asked=10):
     decided = [(policy, asks(asked)) for policy in two.values()]
-    limits = (sharing or bench.sharing).share_batch(decided).limits
-    return {key[1]: (limit.granted[0], limit.text.rpartition(": ")[2]) for key, limit in limits.items()}
+    grants = bench.binding(decided)
+    return {key[1]: (grant.replicas, grant.describe().rpartition(": ")[2]) for key, grant in grants.items()}
 
 
 async def test_by_dominant_shares_of_what_the_pod_templates_request(bench, two, asks):
@@ -64,7 +61,7 @@ async def test_stated_units_go_before_requests_and_who_lists_no_gpus_takes_none(
     bench.budgets.put(of_two(entry("deep", **{GPU: {"unitsPerReplica": 7}}), entry("wide", cpu={"ceiling": 9})))
     found = share(bench, two, asks)
     assert found == {"deep": (2, WHOLE.format(GPU)), "wide": (2, "its ceiling of cpu")}
-    table = bench.sharing._crowd.rows(bench.budgets.get("few"))
+    table = bench.sharing._members.requests(bench.budgets.get("few"))
     assert [row.units for row in table] == [(7.0, 0.0), (0.0, 4.0)]
 
 
@@ -124,11 +121,10 @@ async def test_a_resource_that_was_never_counted_binds_nobody(bench, two, asks):
 
 async def test_status_metrics_and_records_name_the_resources(bench, two, asks, tmp_path):
     bench.budgets.put(of_two({"name": "all"}))
-    audit = AuditLog(Settings(audit_log=tmp_path / "shared.jsonl"))
-    sharing = Sharing(bench.registry, bench.cache, bench.budgets, bench.sharing._reporter, audit, lambda: bench.now)
+    audit = bench.write_to(tmp_path / "shared.jsonl")
     written = []
-    sharing._reporter._publish = lambda _, content: written.append(content) or True
-    share(bench, two, asks, sharing=sharing)
+    bench.sharing._reporter._publish = lambda _, content: written.append(content) or True
+    share(bench, two, asks)
     audit.close()
     (content,) = written
     assert content["summary"] == f"{GPU} 13/14 (13 borrowed), cpu 17/20 (17 borrowed)"
@@ -147,7 +143,7 @@ async def test_status_metrics_and_records_name_the_resources(bench, two, asks, t
     assert (record["resources"], record["shared"]["amount"]) == ([GPU, "cpu"], [[14.0, 20.0]])
     assert record["members"]["units"] == [[2.0, 1.0], [1.0, 4.0]]
     assert record["grants"]["resource"] == [0, 1]
-    assert told_of(record).again()[0].granted.tolist() == [5, 3]
+    assert input_of(record).arbitrate()[0].granted.tolist() == [5, 3]
 
 
 async def test_budgets_of_one_and_of_two_resources_are_shared_together(bench, policy_body, two, asks):
@@ -167,5 +163,5 @@ async def test_another_operator_goes_on_from_the_counts_of_each_resource(bench, 
     bench.budgets.put(of_two({"name": "all"}, amounts=amounts, status={"resources": listed}))
     budget = bench.budgets.get("few")
     assert (budget.amounts, budget.is_shared) == ((14.0, 20.0), True)
-    assert {name: count.nodes for name, count in budget.counted.items()} == {GPU: 7, "cpu": 9}
+    assert {name: count.nodes for name, count in budget.counts.items()} == {GPU: 7, "cpu": 9}
     assert {name: granted for name, (granted, _) in share(bench, two, asks).items()} == {"deep": 5, "wide": 3}

@@ -9,7 +9,7 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.loop.members import Held
+from rlscaler_operator.loop.budget_members import Owner
 from rlscaler_operator.reporting import budgets as reporting
 from rlscaler_operator.settings import Settings
 from tests.harness.budgets import Bench, budget_body
@@ -20,8 +20,8 @@ class Pair:
 
     def __init__(self, kube, policy_body, ours, theirs, **spec):
         self._spec = spec
-        self.owner = Bench(kube, Settings(), Held(lambda _: True, lambda key: key[1] in ours), leads=True)
-        self.other = Bench(kube, Settings(), Held(lambda _: False, lambda key: key[1] in theirs))
+        self.owner = Bench(kube, Settings(), Owner(lambda _: True, lambda key: key[1] in ours), leads=True)
+        self.other = Bench(kube, Settings(), Owner(lambda _: False, lambda key: key[1] in theirs))
         self.other.now = 5e6
         self.policies = {}
         for bench in (self.owner, self.other):
@@ -30,8 +30,8 @@ class Pair:
             bench.budgets.put(budget_body(**spec))
 
     def ask(self, bench, **asked):
-        """The limits of a batch in which policies ask for so many replicas."""
-        return bench.limits([(self.policies[bench, name], outcome) for name, outcome in asked.items()])
+        """The grants of a batch in which policies ask for so many replicas."""
+        return bench.binding([(self.policies[bench, name], outcome) for name, outcome in asked.items()])
 
     def run(self, name, replicas):
         """Both operators see so many replicas."""
@@ -41,7 +41,7 @@ class Pair:
     def hear(self, name):
         """The owner sees what the status of a policy of the other shard says."""
         said = self.policies[self.other, name].decision.membership
-        self.owner.budgets.hear(("ns", name), None if said is None else {"budget": said.to_dict()})
+        self.owner.budgets.read_membership(("ns", name), None if said is None else {"budget": said.to_dict()})
 
     async def share(self):
         """The owner shares, writes the status of the budget, and the other operator sees that."""
@@ -56,7 +56,7 @@ class Pair:
 
     def granted(self):
         budget = self.owner.budgets.get("few")
-        return dict(zip((name for _, name in budget.names), budget.loans.granted.tolist(), strict=True))
+        return dict(zip((name for _, name in budget.members), budget.loans.granted.tolist(), strict=True))
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ async def test_grants_travel_to_another_shard_and_wishes_back(pair, asks):
     two.ask(two.owner, a=asks(6))
     await two.share()
     assert two.granted() == {"a": 3, "b": 2}
-    limit = two.ask(two.other, b=asks(6))["ns", "b"]
-    assert limit.granted == (2, -1)
-    assert limit.text == "RLScalingBudget few: asked 6, granted 2: the others' shares of nvidia.com/gpu"
+    grant = two.ask(two.other, b=asks(6))["ns", "b"]
+    assert grant.by_pool == (2, -1)
+    assert grant.describe() == "RLScalingBudget few: asked 6, granted 2: the others' shares of nvidia.com/gpu"
     said = two.policies[two.other, "b"].decision.membership
     assert (said.name, said.asked, said.held, said.acts) == ("few", 6, 2, True)
 
@@ -96,8 +96,8 @@ async def test_while_the_owner_is_gone_the_last_grant_holds_and_never_more(pair,
     two.ask(two.owner, a=asks(2))
     await two.share()
     for wish in (2, 6, 9):
-        limits = two.ask(two.other, b=asks(wish))
-        assert limits == {} if wish == 2 else limits["ns", "b"].granted == (2, -1)
+        grants = two.ask(two.other, b=asks(wish))
+        assert grants == {} if wish == 2 else grants["ns", "b"].by_pool == (2, -1)
 
 
 async def test_what_is_taken_from_another_shard_is_not_given_before_it_says_so(pair, asks):
@@ -129,9 +129,9 @@ async def test_a_policy_that_joined_while_nobody_shares_keeps_what_runs(pair, as
     two.ask(two.owner, a=asks(2))
     await two.share()
     late = two.other.policy(policy_body("late"), running=3)
-    limit = two.other.limits([(late, asks(6, running=3))])["ns", "late"]
-    assert limit.granted == (3, -1)
-    assert "keeps what runs" in limit.text
+    grant = two.other.binding([(late, asks(6, running=3))])["ns", "late"]
+    assert grant.by_pool == (3, -1)
+    assert "keeps what runs" in grant.describe()
 
 
 async def test_a_policy_of_another_shard_that_has_said_nothing_keeps_its_last_grant(pair, asks):
@@ -166,7 +166,7 @@ async def test_once_one_process_holds_both_shards_no_policy_says_anything(pair, 
     two = pair(amount=4)
     two.ask(two.other, b=asks(2))
     assert two.policies[two.other, "b"].decision.membership is not None
-    two.other.sharing._held = Held()
+    two.other.sharing._owner = Owner()
     two.ask(two.other, b=asks(2))
     assert two.policies[two.other, "b"].decision.membership is None
 
@@ -182,10 +182,10 @@ async def test_together_never_more_than_the_amount_however_late_messages_are(pai
         names = ("a", "c") if bench is two.owner else ("b", "d")
         bench.now += 4
         wishes = {name: int(rng.integers(1, 7)) for name in names}
-        limits = two.ask(bench, **{name: asks(wish, running=running[name]) for name, wish in wishes.items()})
+        grants = two.ask(bench, **{name: asks(wish, running=running[name]) for name, wish in wishes.items()})
         for name, wish in wishes.items():
-            limit = limits.get(("ns", name))
-            most = wish if limit is None else min(wish, limit.granted[0])
+            grant = grants.get(("ns", name))
+            most = wish if grant is None else min(wish, grant.by_pool[0])
             if most > running[name] or rng.random() < 0.5:
                 running[name] = max(most, 1)
         if two.other.budgets.get("few").is_shared:

@@ -10,9 +10,8 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_core.vertical.size import PodSize
-from rlscaler_operator.actuation.new_pods import NewPodSizes
+from rlscaler_operator.actuation.pod_sizes import NewPodSizes, Sizer
 from rlscaler_operator.actuation.resize import Resizer
-from rlscaler_operator.actuation.size import Sizer
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.kube import Kube

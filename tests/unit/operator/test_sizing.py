@@ -17,7 +17,7 @@ from rlscaler_core.vertical.recommend import FEWEST_SAMPLES, MARGIN
 from rlscaler_operator.cli.explain.learned import sizes_of
 from rlscaler_operator.cli.pages import pod_sizes
 from rlscaler_operator.cli.replay.compare import compare
-from rlscaler_operator.loop.size import size_pods
+from rlscaler_operator.loop.learn import size_pods
 from rlscaler_operator.records.sizing import record_of
 from rlscaler_operator.reporting.reporter import _kept_sizes
 from rlscaler_operator.sensing.queries import Window, batch, size_name

@@ -12,9 +12,8 @@ from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube
-from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import ModelUnavailableError
-from rlscaler_operator.loop.engine import Engine
+from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.results import Reading, unknown
 from rlscaler_operator.settings import Settings
@@ -36,7 +35,7 @@ class World:
         self.route(500)
         self.policy = self.put()
         self.policy.timing.schedule = Schedule.starting(30, 5, 0.0)
-        named = engine._actors.get
+        named = engine.actors.get
 
         async def ask(_, queries):
             known = {("ns", "chat"), GPU, CPU}
@@ -45,7 +44,7 @@ class World:
             }
 
         engine.sensing.sources.ask = ask
-        engine._actors.get = lambda policy: (named(policy)[0], self.error)
+        engine.actors.get = lambda policy: (named(policy)[0], self.error)
 
     def _metadata(self, name, **more):
         self._version += 1
@@ -88,10 +87,10 @@ class World:
     async def tick(self, due=Due.SENSE):
         """One tick; was it reported?"""
         engine, before = self.engine, self.policy.report.reported_at
-        batch = engine.ticker.tick_batch(engine._access(self.policy), [(self.policy, due)])
-        engine._launch([self.policy], batch)
-        while engine._tasks:
-            await asyncio.wait(engine._tasks)
+        batch = engine.ticker.tick_batch(engine.sensing.access(self.policy), [(self.policy, due)])
+        engine.background.launch([self.policy], batch)
+        while engine.background.tasks:
+            await asyncio.wait(engine.background.tasks)
         return self.policy.report.reported_at != before
 
 
@@ -106,7 +105,7 @@ async def kube(api_server):
 async def world(kube, policy_body):
     """It is quiet: a tick finds what the one before found."""
     settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
-    one = World(Engine(settings, kube, Shards(kube, settings)), policy_body)
+    one = World(build_engine(settings, kube), policy_body)
     one.engine.shards.leases[0]._deadline = math.inf
     assert await one.tick(Due.ACTION)
     await one.tick()
@@ -150,7 +149,7 @@ async def test_a_report_is_stale_where_this_changed(world, change):
 
 
 async def test_what_changes_during_a_diagnosis_is_reported_at_the_next_tick(world, monkeypatch):
-    diagnostician = world.engine._reconciler._diagnostician
+    diagnostician = world.engine.reconciler._diagnostician
     diagnose = diagnostician.diagnose
 
     async def slowly(policy, outcome):

@@ -19,7 +19,7 @@ from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE,
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.quantities import readable, text
 from rlscaler_operator.cli.terminal import UNKNOWN, simple_table
-from rlscaler_operator.state.sizing import RESOURCES
+from rlscaler_operator.state.pod_sizes import RESOURCES
 
 Json = dict[str, Any]
 

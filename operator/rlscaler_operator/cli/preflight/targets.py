@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from rlscaler_operator.actuation.routes import read_splits
+from rlscaler_operator.actuation.weights import read_splits
 from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.cluster.bodies import Key, deployment_of_pod, start_seconds

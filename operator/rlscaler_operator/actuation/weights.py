@@ -1,34 +1,130 @@
-"""Puts one decision's traffic weights in force, and knows how much traffic a pool may still be sent."""
+"""Traffic weights: on the backends of an HTTPRoute, or as an annotation where there is no route.
+
+A pool keeps the replicas that may still get traffic by weights that were replaced a moment ago.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
+from typing import NamedTuple
 
+from rlscaler_core.api import PLURAL
 from rlscaler_operator.actuation.backends import (
+    AmbiguousBackendError,
+    Split,
     Weights,
     acknowledged,
     current_weights,
+    find_splits,
     route_patch,
     shares_of,
 )
 from rlscaler_operator.actuation.drain import Need, fewest
-from rlscaler_operator.actuation.routes import Placed, annotate, format_weights, read_splits, write_weights
+from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.observed import WEIGHTS_ANNOTATION
-from rlscaler_operator.state.ownership import who
+from rlscaler_operator.state.ownership import route_remedy, who
 from rlscaler_operator.state.policy import Policy
-from rlscaler_operator.state.route_remedies import route_remedy
 from rlscaler_operator.state.traffic import UNKNOWN
 
+API_VERSION = "gateway.networking.k8s.io/v1"
 
-class Placer:
-    """Writes weights. What it remembers is in `Policy.traffic`."""
+
+class Placed(NamedTuple):
+    """Result of writing the weights."""
+
+    problem: Problem | None = None
+    """Why they are not in force and will not be by themselves."""
+    went_through: bool = True
+    """False where a write was tried and failed: no pool should shrink before the next tick."""
+    changed: bool = False
+    in_force: bool = True
+    """False where the route does not have the wanted weights."""
+
+
+def read_splits(cache: WatchCache, key: Key, backends: tuple[str, str]) -> tuple[list[Split], Problem | None]:
+    """Return the rules of a route that name a backend, and why its weights cannot be set; None where they can."""
+    namespace, name = key
+    route = cache.routes.get(key)
+    if route is None:
+        text = f"HTTPRoute {name} does not exist: create it, or remove placement.httpRoute"
+        return [], Problem("HTTPRouteMissing", text)
+    try:
+        splits = find_splits(route, namespace, backends)
+    except AmbiguousBackendError as error:
+        return [], Problem("BackendAmbiguous", f"HTTPRoute {name}: {error}")
+    if not any(split.both for split in splits):
+        text = f"no rule of HTTPRoute {name} has both backends {backends[0]} and {backends[1]}: correct either"
+        return splits, Problem("BackendMissing", text)
+    return splits, None
+
+
+async def write_weights(
+    kube: Kube,
+    lease: Lease,
+    cache: WatchCache,
+    key: Key,
+    backends: tuple[str, str],
+    weights: Weights,
+    timeout_seconds: float,
+) -> Placed:
+    """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
+    namespace, name = key
+    splits, problem = read_splits(cache, key, backends)
+    if problem is not None:
+        return Placed(problem, in_force=False)
+    coarse = next((split for split in splits if split.coarse), None)
+    if coarse is not None:
+        problem = Problem(
+            "WeightsTooCoarse",
+            f"rule {coarse.rule} of HTTPRoute {name} gives {backends[0]} and {backends[1]} a small weight beside other "
+            "backends, whose share stays: multiply all weights of the rule, so that the two have 100 or more",
+        )
+    patch = route_patch(cache.routes[key], splits, weights)
+    if not patch:
+        return Placed(problem)
+    path = object_path(API_VERSION, "httproutes", namespace, name)
+    try:
+        cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
+        return Placed(problem, changed=True)
+    except LeaseLostError as error:
+        return Placed(Problem(error.reason, str(error)), went_through=False, in_force=False)
+    except KubeError as error:
+        return Placed(await _failed(kube, cache, key, path, error), went_through=False, in_force=False)
+
+
+async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:
+    """Read the route again after a failed write. A conflict is no problem: the next tick writes the weights of then."""
+    try:
+        cache.put_route(await kube.get(path))
+    except KubeError as second:
+        if second.status == 404:
+            cache.routes.pop(key, None)
+    return None if error.status in (409, 422) else Problem("HTTPRouteNotWritten", f"HTTPRoute {key[1]}: {error}")
+
+
+def format_weights(weights: Weights) -> str:
+    """`gpu=800,cpu=200`."""
+    return f"gpu={weights[0]},cpu={weights[1]}"
+
+
+async def annotate(kube: Kube, lease: Lease, key: Key, weights: Weights, timeout_seconds: float) -> None:
+    """Publish the weights on the policy. Raises KubeError, LeaseLostError."""
+    path = object_path("rlscaler.io/v1alpha1", PLURAL, *key)
+    body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
+    await kube.patch(path, body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
+
+
+class WeightWriter:
+    """Writes weights, and knows the replicas that their traffic still needs. Its memory is in `Policy.traffic`."""
 
     def __init__(
         self, kube: Kube, shards: Shards, limiter: ConcurrencyLimiter, cache: WatchCache, settings: Settings
@@ -37,7 +133,7 @@ class Placer:
         self._timeout, self._drain = settings.write_timeout_seconds, settings.drain_seconds
 
     def original(self, policy: Policy) -> Weights | None:
-        """The weights as they are now; None where no rule of a route splits between the backends."""
+        """Return the weights as they are now; None where no rule of a route splits between the backends."""
         backends = policy.facts.backends
         return current_weights(read_splits(self._cache, *backends)[0]) if backends is not None else None
 
@@ -50,7 +146,7 @@ class Placer:
         return problem is None and bool(route_patch(self._cache.routes[backends[0]], splits, weights))
 
     async def place(self, policy: Policy, weights: Weights) -> tuple[Placed, list[Problem]]:
-        """Set or publish the weights; also what is worth an Event."""
+        """Set or publish the weights; return the result, and warnings that are worth an Event."""
         backends = policy.facts.backends
         if backends is None:
             return await self._publish(policy, weights), []
@@ -77,14 +173,14 @@ class Placer:
         return placed, warnings
 
     def fewest(self, policy: Policy, need: Need, moved: bool, running: tuple[int, int]) -> tuple[int, int]:
-        """The replicas of each pool that must stay for the traffic that it may still be sent."""
+        """Return the replicas of each pool that must stay for the traffic that it may still be sent."""
         if policy.facts.backends is None:
             return 0, 0
         shift = policy.traffic.shift
         return fewest(need, shift.in_force(), shift.shares or UNKNOWN, moved, running)
 
     def still_sent_to(self, policy: Policy, pools: Iterable[int]) -> Problem | None:
-        """Why a pool cannot go to 0 although its weights are 0: a rule sends to it and not to the other one."""
+        """Return why a pool cannot go to 0 although its weights are 0: a rule sends to it and not to the other one."""
         if policy.facts.backends is None:
             return None
         (key, backends), shift = policy.facts.backends, policy.traffic.shift
@@ -105,7 +201,7 @@ class Placer:
         return await write_weights(self._kube, lease, self._cache, *policy.facts.backends, weights, self._timeout)
 
     def _look(self, policy: Policy) -> list[Problem]:
-        """Take note of the route as the cache has it; a warning where another writer has just set weights."""
+        """Note the route as the cache has it; return a warning where another writer has just set weights."""
         assert policy.facts.backends is not None
         key, backends = policy.facts.backends
         splits, problem = read_splits(self._cache, key, backends)
