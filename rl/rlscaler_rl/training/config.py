@@ -114,7 +114,7 @@ class EnvironmentConfig(_Part):
 
 
 class AgentConfig(_Part):
-    """PPO. The defaults are those of the bundled policy."""
+    """Hyperparameters of PPO. The bundled network was trained with others, which its manifest states."""
 
     steps: int = Field(default=3_000_000, ge=1)
     """Environment steps (action intervals)."""
