@@ -22,19 +22,16 @@ import onnx
 import torch
 from onnx import numpy_helper
 
-from rlscaler_core.decision.action import LOGITS, one_hot
+from rlscaler_core.decision.action import LOGITS
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.decision.manifest import Manifest, RuleGains
-from rlscaler_core.decision.types import OBSERVATIONS, Bool, Float32, Int
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.training.export import PRICES, NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"
 WEIGHTS = "policy.pth"
 """Member of an archive that holds the weights."""
-
-SURE = 2.5
-"""Logit of what a network on a rule does before it has learned anything: three times in four, each head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +46,9 @@ class Network:
     def hidden_size(self) -> int:
         return int(self.layers[0][0].shape[1])
 
-    def on_rule(self, gains: RuleGains, placement: int) -> Network:
-        """The same hidden layers on top of a forecast rule, of which the last one changes nothing yet.
-
-        That rule knows three minutes: fine-tuning plays episodes of minutes, which teach nothing of a service.
-        """
-        *hidden, (weight, bias) = self.layers
-        still = np.zeros_like(bias)
-        still[_logits_of(np.array([[0, 0, placement]], np.int32))] = SURE
-        manifest = self.manifest.model_copy(update={"residual": True, "rule": gains, "learned": None})
-        return Network(manifest, (*hidden, (np.zeros_like(weight), still)))
-
     def put_into(self, policy: torch.nn.Module) -> None:
         """Overwrite the actor of a `training.policy.ScalingPolicy` of the same sizes. Raises ValueError."""
         set_actor_layers(policy, self.layers)
-
-
-def _logits_of(action: Int) -> Bool:
-    """(13,) which logits speak for an action (1, 3)."""
-    chosen: Bool = one_hot(action)[0] > 0
-    return chosen
 
 
 def bundled_network() -> Network:

@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.lineup import lineup
-from rlscaler_rl.evaluation.tuning import cache
+from rlscaler_rl.evaluation.tuning import cache, command
 from rlscaler_rl.evaluation.tuning.cache import Record, Tuned, load, save
 from rlscaler_rl.evaluation.tuning.cli import tune as tune_command
 from rlscaler_rl.evaluation.tuning.command import outdated, refresh, stale, tables
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
-from rlscaler_rl.evaluation.tuning.score import tune_part
+from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
-from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks
+from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks, tune
 from rlscaler_rl.simulation.episode import run
 
 QUIET = Console(quiet=True)
 SMALL = {"budget": 6, "finalists": 1, "episodes": 2}
+PROBE = [4.0, 5.0]
+
+
+def record(workload: str | None, **changes: Any) -> Record:
+    """A record of contender `max` that is current; a search is never better than J = 1."""
+    columns: dict[str, Any] = {
+        "contender": "max",
+        "workload": workload,
+        "found": CONTENDERS["max"].default,
+        "j": 1.0,
+        "default_j": 2.0,
+        "trials": 6,
+        "episodes": 2,
+        "loads": digest(tune_part(workload, None, 2))[:12],
+        "space": cache.space_digest(CONTENDERS["max"]),
+    }
+    return Record(**(columns | changes))
 
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A small tuning of one contender, for all loads and for one of its own."""
+    """A tuning of one contender, for all loads and for one of its own."""
     path = tmp_path_factory.mktemp("tuned") / "tuned.json"
-    refresh(search_tasks(("max",), ("all", "ramp"), **SMALL), path, QUIET)
+    save(Tuned().merged([record(None), record("ramp")], {"max": PROBE}), path)
     return path
+
+
+@pytest.fixture(autouse=True)
+def searches(monkeypatch):
+    """Searches and probes take seconds; here each finds J = 1."""
+    monkeypatch.setattr(command, "probe", lambda tunable: PROBE)
+    monkeypatch.setattr(command, "tune", lambda task, known: record(task.workload))
 
 
 def chosen(**changes):
@@ -41,10 +67,17 @@ def probes(path):
     return load(path).probes
 
 
-def test_tuning_never_ends_up_worse_than_the_default(file):
-    for record in load(file).records:
-        assert record.j <= record.default_j
-        assert record.trials == 6
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ramp", None])
+def test_tuning_never_ends_up_worse_than_the_default(name):
+    tuned = tune(SearchTask("max", name, **SMALL))
+    assert tuned.j <= tuned.default_j
+    assert tuned.trials == 6
+
+
+@pytest.mark.slow
+def test_a_probe_has_figures_of_both_levels():
+    assert np.isfinite(probe(CONTENDERS["max"])).all()
 
 
 def test_what_is_current_is_not_tuned_again(file):
@@ -77,7 +110,7 @@ def test_a_better_finding_under_the_same_conditions_stays(file, tmp_path):
 )
 def test_what_makes_a_record_stale(file, task, change, reason):
     kept = load(file)
-    records = [record.model_copy(update=change) for record in kept.records]
+    records = [one.model_copy(update=change) for one in kept.records]
     found = stale([task], Tuned(probes=kept.probes, records=records), kept.probes)
     assert found == {task: reason}
 
@@ -86,9 +119,9 @@ def test_a_space_that_was_played_whole_needs_no_more_trials(file):
     known = load(file).find(("max", "ramp", None))
     points = len(grid(CONTENDERS["static"].space, 400))
     changes = {"contender": "static", "space": cache.space_digest(CONTENDERS["static"]), "trials": points}
-    record = known.model_copy(update=changes)
+    static = known.model_copy(update=changes)
     task = SearchTask("static", "ramp", budget=400, finalists=1, episodes=2)
-    assert not stale([task], Tuned(probes={"static": [1.0]}, records=[record]), {"static": [1.0]})
+    assert not stale([task], Tuned(probes={"static": [1.0]}, records=[static]), {"static": [1.0]})
 
 
 def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
@@ -138,14 +171,14 @@ def test_an_unknown_contender_is_named():
 
 
 def test_settings_from_another_space_are_refused(monkeypatch, file):
-    old = [record.model_copy(update={"space": "0" * 12}) for record in load(file).records]
+    old = [one.model_copy(update={"space": "0" * 12}) for one in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
     with pytest.raises(EvaluationError, match="has changed since"):
         cache.tuned("max", "ramp")
 
 
 def test_settings_from_before_a_change_are_refused(monkeypatch, file):
-    old = [record.model_copy(update={"trials": 0}) for record in load(file).records]
+    old = [one.model_copy(update={"trials": 0}) for one in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
     with pytest.raises(EvaluationError, match="tuned for ramp before it changed; run `rlscaler tune`"):
         cache.tuned("max", "ramp")
@@ -214,6 +247,6 @@ def test_as_json_standard_output_has_the_records_or_those_that_do_not_count(file
 
 
 def test_the_shipped_settings_fit_the_search_spaces():
-    for record in load().records:
-        assert record.space == cache.space_digest(CONTENDERS[record.contender]), record.key
-        assert Record.model_validate(record.model_dump()) == record
+    for shipped in load().records:
+        assert shipped.space == cache.space_digest(CONTENDERS[shipped.contender]), shipped.key
+        assert Record.model_validate(shipped.model_dump()) == shipped

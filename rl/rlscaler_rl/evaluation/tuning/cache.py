@@ -51,8 +51,8 @@ class Record(BaseModel):
     space: str
     """Digest of what was searched."""
 
-    network: str | None = None
-    """SHA-256 of the network that the settings are around, where it was trained for the workload; None: the bundled."""
+    network: None = None
+    """Always None: settings of a network's spec are around the bundled network."""
 
     @property
     def key(self) -> Key:
@@ -159,15 +159,4 @@ def tuned(contender: str, workload: str | None = None, fold: int | None = None) 
     without settings of its own gets those for all loads. Raises EvaluationError.
     """
     record = record_of(contender, workload, fold)
-    tunable = with_network(CONTENDERS[contender], record, shipped())
-    return lambda rate: tunable.controller(record.found, rate)
-
-
-def with_network(tunable: Tunable, record: Record, path: Path) -> Tunable:
-    """The contender around the network that the record names. Raises EvaluationError where that is not there."""
-    if record.network is None or record.workload is None:
-        return tunable
-    # It brings torch with it.
-    from rlscaler_rl.evaluation.tuning import networks
-
-    return tunable.around(networks.load(record.workload, record.network, path))
+    return lambda rate: CONTENDERS[contender].controller(record.found, rate)

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from rlscaler_rl.evaluation.episodes import digest
-from rlscaler_rl.evaluation.tuning import cache, networks
+from rlscaler_rl.evaluation.tuning import cache
 from rlscaler_rl.evaluation.tuning.cache import Key, Record, Tuned
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
 from rlscaler_rl.evaluation.tuning.spaces import Found
-from rlscaler_rl.evaluation.tuning.tune import RULE, SearchResult, SearchTask, search_tasks, tune
+from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks, tune
 from rlscaler_rl.training.distributed import map_runs
 
 STATIC = "static"
@@ -62,19 +62,16 @@ def refresh(
     tuned = cache.load(path)
     probes = _probes(tasks, console)
     wanted = dict.fromkeys(tasks, "asked for") if force else stale(tasks, tuned, probes)
-    phases: list[list[SearchTask]] = [[], [], [], []]
+    phases: list[list[SearchTask]] = [[], [], []]
     for task in wanted:
         phases[_phase(task)].append(task)
     with _progress(console) as progress:
         bar = progress.add_task("tuning", total=len(wanted))
         for part in phases:
-            for task, made in zip(part, _results(part, tuned, ray), strict=True):
-                record = made.record
+            for task, record in zip(part, _results(part, tuned, ray), strict=True):
                 if _beaten(record, tuned, probes[task.contender]):
                     progress.update(bar, advance=1, description=task.label)
                     continue
-                if made.artefact is not None and task.workload is not None:
-                    networks.save(made.artefact, task.workload, path or cache.shipped())
                 tuned = tuned.merged([record], {task.contender: probes[task.contender]})
                 cache.save(tuned, path)
                 progress.update(bar, advance=1, description=task.label)
@@ -92,19 +89,17 @@ def _phase(task: SearchTask) -> int:
     """Tasks whose results others start from come first."""
     if task.contender == STATIC:
         return 0
-    if task.workload is None:
-        return 1
-    return 3 if CONTENDERS[task.contender].trains else 2
+    return 1 if task.workload is None else 2
 
 
-def _results(tasks: Sequence[SearchTask], tuned: Tuned, ray: str | None) -> Iterator[SearchResult]:
-    """Results in the order of `tasks`; searches start from what was found before them."""
-    sent = [(task, _known(task, tuned), _rule(task, tuned)) for task in tasks]
+def _results(tasks: Sequence[SearchTask], tuned: Tuned, ray: str | None) -> Iterator[Record]:
+    """Return records in the order of `tasks`; searches start from the settings that were tuned before them."""
+    sent = [(task, _known(task, tuned)) for task in tasks]
     return map(_tune, sent) if ray is None or not sent else map_runs(_tune, sent, ray)
 
 
 def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
-    """Did an earlier tuning under the same conditions find something better? Trained networks are not found twice."""
+    """Whether an earlier tuning under the same conditions found better settings."""
     before = tuned.find(record.key)
     if before is None or not before.trials or (before.loads, before.space) != (record.loads, record.space):
         return False
@@ -128,14 +123,7 @@ def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
     return [standing] if standing else []
 
 
-def _rule(task: SearchTask, tuned: Tuned) -> Found | None:
-    """What the forecast rule was found to want on the same workload, where that is current."""
-    record = tuned.find((RULE, task.workload, task.fold))
-    current = record and record.trials and record.space == cache.space_digest(CONTENDERS[RULE])
-    return record.found if record and current else None
-
-
-def _tune(sent: tuple[SearchTask, list[Found], Found | None]) -> SearchResult:
+def _tune(sent: tuple[SearchTask, list[Found]]) -> Record:
     return tune(*sent)
 
 

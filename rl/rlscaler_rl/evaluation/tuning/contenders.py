@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rlscaler_core.decision.actor import ActorLike
@@ -39,13 +39,6 @@ class Tunable:
     settings: Callable[[Found], Any]
     make: Callable[[Any, Float], Controller]
     """(settings, rate (N, T)) -> a controller of N episodes."""
-
-    trains: bool = False
-    """Its settings are around a network, which is fine-tuned for the workload before they are searched."""
-
-    def around(self, actor: ActorLike) -> Tunable:
-        """The contender with another network inside."""
-        return replace(self, make=lambda chosen, rate: Configured(actor, chosen))
 
     def starts(self) -> list[Found]:
         """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
@@ -119,7 +112,6 @@ CONTENDERS: dict[str, Tunable] = {
             spaces.SPEC_DEFAULT,
             spaces.spec,
             lambda chosen, rate: Configured(load_bundled("ppo"), chosen),
-            trains=True,
         ),
         Tunable(
             "hindsight",
