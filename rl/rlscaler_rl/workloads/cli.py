@@ -1,4 +1,7 @@
-"""`rlscaler trace`: look at recorded loads, import a service's own, cut them. Heavy imports wait for the command."""
+"""Commands of `rlscaler trace`: recorded loads, files of one's own, the library of days.
+
+Heavy imports wait until a command runs.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.options import output_option, writable
-from rlscaler_rl.workloads.day_cli import count, days, make
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
@@ -20,6 +22,12 @@ if TYPE_CHECKING:
 
 _FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
 _FILE = click.Path(path_type=Path, dir_okay=False)
+_DAYS = click.option(
+    "--days",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of the files that do not ship; $RLSCALER_DAYS or ~/.local/share/rlscaler/days by default.",
+)
 _FOLDER_OF_TRACES = click.option(
     "--traces", type=_FOLDER, help="Folder with the full traces; the samples that ship by default."
 )
@@ -28,10 +36,6 @@ _FOLDER_OF_TRACES = click.option(
 @click.group()
 def trace() -> None:
     """Recorded loads: list, import from a CSV file, a log or Prometheus, cut into parts, plot; the library of days."""
-
-
-for _command in (days, make, count):
-    trace.add_command(_command)
 
 
 @trace.command(name="list")
@@ -47,26 +51,6 @@ def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
         click.echo(json.dumps([asdict(one) for one in found], indent=1))
     else:
         _print(found)
-
-
-@trace.command()
-@_FOLDER_OF_TRACES
-@click.option("--stretches", default=400, show_default=True, type=click.IntRange(1), help="Hours of every load.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
-def likeness(traces: Path | None, stretches: int, seed: int) -> None:
-    """How alike the loads that training draws are to recorded ones: a table in Markdown.
-
-    Every cell has the 10, 50 and 90 % quantiles over stretches of an hour.
-    """
-    from rlscaler_rl.workloads import likeness as compared
-
-    found = compared.drawn_and_recorded(stretches, traces, seed)
-    head, *rows = compared.table(found)
-    for cells in (head, ["---"] * len(head), *rows):
-        click.echo("| " + " | ".join(cells) + " |")
-    for load, names in compared.uncovered(found).items():
-        if names:
-            click.echo(f"{load}: {', '.join(names)} outside of what 98 % of the drawn stretches have", err=True)
 
 
 @trace.command(name="import")
@@ -88,8 +72,6 @@ def import_(
     FILE is a CSV export (Grafana, Excel, Locust) or JSON of Prometheus or Grafana. OUT.csv has the columns
     time_s,requests_per_s in bins of one width; an OUT that ends with .gz is compressed.
     """
-    from rlscaler_loadgen.traces import write_trace
-
     if len(paths) > (2 if url is None else 1):
         raise click.UsageError("name FILE and perhaps OUT.csv; with --prometheus only OUT.csv")
     if url is None:
@@ -97,11 +79,11 @@ def import_(
     elif series is not None:
         raise click.UsageError("--series: only for a FILE; --query names the series of Prometheus")
     out = paths[-1] if url is not None or len(paths) == 2 else None
-    if out is not None and out.exists() and not force:
-        raise click.UsageError(f"{out}: exists; name another file or add --force")
+    if out is not None:
+        _refuse_to_overwrite(out, force)
     found = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
     if out is not None:
-        _write(write_trace, out, found)
+        _write(out, found)
     from rlscaler_rl.workloads.facts import own
 
     _print([own(found, _stem(out or paths[0]))])
@@ -149,6 +131,117 @@ def plot(traces: Path | None, out: Path, seed: int) -> None:
     click.echo(out)
 
 
+@trace.command()
+@click.argument("names", nargs=-1)
+@_DAYS
+@click.option("--markdown", is_flag=True, help="A table for a page.")
+@output_option
+def days(names: tuple[str, ...], folder: Path | None, markdown: bool, output: str) -> None:
+    """List the loads of whole days (or those of NAMES), their origin, and whether their files are on this machine."""
+    from rlscaler_rl.workloads.days import day_load, day_loads, there
+
+    loads = {name: day_load(name) for name in names or day_loads()}
+    here = [name for name in there(folder) if name in loads]
+    if output == "json":
+        listed = [
+            {"name": name, "days": load.days, "there": name in here} | load.model_dump(mode="json", exclude={"recipe"})
+            for name, load in loads.items()
+        ]
+        click.echo(json.dumps(listed, indent=1))
+        return
+    header = ("load", "what", "days", "bin (s)", "seconds", "group", "licence", "file")
+    rows = [
+        (
+            name, load.what, str(load.days), f"{load.width_s:g}", load.seconds.value, load.group, load.licence,
+            "ships" if load.ships else "there" if name in here else "to be made",
+        )
+        for name, load in loads.items()
+    ]  # fmt: skip
+    _table([header, *rows], markdown)
+    if not markdown:
+        click.echo(f"{sum(load.days for load in loads.values())} whole days of {len(loads)} loads, {len(here)} there")
+
+
+@trace.command()
+@click.argument("name")
+@click.argument("originals", type=_FILE, nargs=-1, required=True)
+@_DAYS
+@click.option("--force", is_flag=True, help="Overwrite the file.")
+def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: bool) -> None:
+    """Make the library's file of load NAME out of the published ORIGINALS, and check that it is the same series.
+
+    `rlscaler trace days NAME -o json` has the addresses of the originals.
+    """
+    from rlscaler_loadgen.traces import read_trace
+    from rlscaler_rl.workloads.days import day_load, path_of
+    from rlscaler_rl.workloads.originals import read_original
+
+    load, out = day_load(name), path_of(name, folder)
+    if load.recipe is None:
+        raise click.UsageError(f"{name}: its file ships; nothing to make")
+    about = (load.what, f"Source: {load.source}", f"Licence: {load.licence}")
+    trace, filled = read_original(originals, load.recipe, about)
+    _refuse_to_overwrite(out, force)
+    _write(made := out.with_name(f"other-{out.name}"), trace)
+    if (digest := read_trace(made).digest()) != load.digest:
+        raise WorkloadError(
+            f"{name}: {len(trace.rate)} bins with digest {digest[:12]}, not the {load.bins} bins with "
+            f"{load.digest[:12]} of the index; are these the files of {load.source}? What was made is in {made}"
+        )
+    made.replace(out)
+    click.echo(f"{out}: {len(trace.rate)} bins of {trace.width_s:g} s, {filled} filled, the series of the index")
+
+
+@trace.command()
+@click.argument("originals", type=_FILE, nargs=-1, required=True)
+@click.argument("out", type=_FILE)
+@click.option(
+    "--reader",
+    type=click.Choice(["access-log", "events", "bins", "counts"]),
+    required=True,
+    help="access-log: common or combined log format. events: a CSV row for each request. bins: a CSV row for each bin. "
+    "counts: numbers and white space.",
+)
+@click.option("--width", "width_s", default=1.0, show_default=True, help="Width of a bin in seconds.")
+@click.option("--join", default=1, show_default=True, help="How many bins become one of the trace.")
+@click.option("--time", default="{timestamp}", show_default=True, help="The time, such as '{date}T{hour:0>2}:00'.")
+@click.option("--value", default="value", show_default=True, help="Column with the count, for bins.")
+@click.option("--columns", help="Names of the columns with commas, for a file that does not name them.")
+@click.option("--delimiter", default=",", show_default=True)
+@click.option("--unit", type=click.Choice(["count", "rate"]), default="count", show_default=True)
+@click.option("--begin", help="Leave out what lies before this time.")
+@click.option("--end", help="Leave out what lies after this time.")
+@click.option("--holes", type=click.Choice(["refuse", "line"]), default="refuse", show_default=True)
+@click.option("--longest-hole", "longest_hole_s", default=3600.0, show_default=True, help="In seconds.")
+@click.option("--silence", "silence_s", type=float, help="So many seconds without a request are a hole.")
+@click.option("--repeats", type=click.Choice(["refuse", "mean", "sum"]), default="refuse", show_default=True)
+@click.option("--source", help="A line for the file: where the load comes from.")
+@click.option("--force", is_flag=True, help="Overwrite OUT.")
+def count(
+    originals: tuple[Path, ...], out: Path, source: str | None, force: bool, columns: str | None, **options: Any
+) -> None:
+    """Make the trace OUT of access logs, lists of requests or tables of counts of your own (ORIGINALS, also gzip)."""
+    from pydantic import ValidationError
+
+    from rlscaler_rl.workloads.originals import Recipe, read_original
+
+    _refuse_to_overwrite(out, force)
+    try:
+        recipe = Recipe(columns=tuple(columns.split(",")) if columns else (), **options)
+    except ValidationError as error:
+        said = "; ".join(f"{_flag(str(one['loc'][0]))}: {one['msg']}" for one in error.errors())
+        raise click.UsageError(said) from error
+    comments = (f"Source: {source}",) if source else ()
+    trace, filled = read_original(originals, recipe, comments)
+    _write(out, trace)
+    click.echo(f"{out}: {len(trace.rate)} bins of {trace.width_s:g} s, {filled} filled, mean {trace.rate.mean():.4g}/s")
+
+
+def _flag(name: str) -> str:
+    """The option that sets a field of the recipe."""
+    return next(one.opts[0] for one in count.params if one.name == name)
+
+
 def _ask(
     url: str, query: str | None, begin: str, end: str, step: str, bearer_token_file: Path | None, fill: str | None
 ) -> Trace:
@@ -170,13 +263,6 @@ def _read(path: Path, series: str | None = None, fill: Any = None) -> Trace:
         return read_trace(path, series, fill)
     except TraceError as error:
         raise WorkloadError(str(error)) from error
-
-
-def _write(write: Any, out: Path, found: Trace) -> None:
-    try:
-        write(out, found)
-    except OSError as error:
-        raise WorkloadError(f"{out}: {error.strerror}; name a file that can be written") from error
 
 
 def _stem(path: Path) -> str:
@@ -250,3 +336,34 @@ def _draw(out: Path, traces: Path | None, seed: int) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
     plt.close(figure)
+
+
+def _refuse_to_overwrite(out: Path, force: bool) -> None:
+    if out.exists() and not force:
+        raise click.UsageError(f"{out}: exists; name another file or add --force")
+
+
+def _write(out: Path, trace: Trace) -> None:
+    from rlscaler_loadgen.traces import write_trace
+
+    try:
+        write_trace(out, trace)
+    except OSError as error:
+        raise WorkloadError(f"{out}: {error.strerror}; name a file that can be written") from error
+
+
+def _table(rows: list[tuple[str, ...]], markdown: bool) -> None:
+    if markdown:
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        click.echo("\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False)
+    for column in rows[0]:
+        shown.add_column(column, overflow="fold")
+    for row in rows[1:]:
+        shown.add_row(*row)
+    console = Console(width=max(Console().width, 150), highlight=False)
+    console.print(shown)

@@ -1,15 +1,21 @@
-"""The library of days: real loads of whole days, what is known about each, and their rates by the second.
+"""The library of days: real loads of whole days, their parts for training and judging, and their rates by the second.
 
 `data/days.json` has a row for each load. Some files ship in `data/days`; the others are made of the published
 originals by `rlscaler trace make`, and looked for in `$RLSCALER_DAYS` or `~/.local/share/rlscaler/days`. Every file
 has the digest of its series in the index, and one with other content is refused.
+
+A load is rescaled by a percentile of its own train days, and the train days come first: nothing of a judged day reaches
+a scale or a setting.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -22,14 +28,21 @@ from pydantic import BaseModel, ConfigDict
 from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Trace, read_trace
 from rlscaler_rl.workloads.library import data_file
-from rlscaler_rl.workloads.names import WorkloadError
+from rlscaler_rl.workloads.names import Part, WorkloadError
 from rlscaler_rl.workloads.originals import Recipe
+from rlscaler_rl.workloads.recording import FRACTIONS, reference
 from rlscaler_rl.workloads.seconds import draw_seconds, relative_variance
 
 Float = NDArray[np.float64]
 
 DAY = 86_400
 VARIABLE = "RLSCALER_DAYS"
+
+LEAST_DAYS = 3
+"""A load with fewer whole days has no split: one day each to train, tune and test."""
+
+NOMINAL_SHARE = 0.45
+"""Part of the service's capacity that a load's reference rate needs: a jump to twice the busy hours needs all of it."""
 
 
 class Seconds(StrEnum):
@@ -193,3 +206,67 @@ class SecondsOf:
         around = rate[[max(block * size - 1, 0), min(block * size + len(bins), len(rate) - 1)]]
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), self.seed, block])
         return draw_seconds(bins, width, self.variance, rng, around)
+
+
+@dataclass(frozen=True)
+class Days:
+    """Days of a load, each from midnight to midnight: `first` to `last`, the latter not included."""
+
+    first: int
+    last: int
+
+    def __len__(self) -> int:
+        return self.last - self.first
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.last))
+
+
+def own_service(load: DayLoad) -> Mapping[Part, Days]:
+    """Return train, tune and test days, one after the other: about `FRACTIONS` of the whole days, at least one of each.
+
+    Raises WorkloadError for a load with fewer than `LEAST_DAYS`.
+    """
+    if load.days < LEAST_DAYS:
+        raise WorkloadError(f"{load.file}: {load.days} whole days; at least {LEAST_DAYS} are needed, use a longer load")
+    test = max(math.floor(FRACTIONS[Part.TEST] * load.days), 1)
+    tune = max(math.floor(FRACTIONS[Part.TUNE] * load.days), 1)
+    train = load.days - tune - test
+    return {
+        Part.TRAIN: Days(0, train),
+        Part.TUNE: Days(train, train + tune),
+        Part.TEST: Days(train + tune, load.days),
+    }
+
+
+def span_s(load: DayLoad, days: Days) -> tuple[int, int]:
+    """Begin and end of the days in seconds of the load."""
+    begin = load.first_midnight_s
+    return begin + days.first * DAY, begin + days.last * DAY
+
+
+def before_test_s(load: DayLoad) -> tuple[int, int]:
+    """Span that a load's scale and dispersion are measured on: everything up to the end of the train days."""
+    return 0, span_s(load, own_service(load)[Part.TRAIN])[1]
+
+
+def seconds_of_day_load(name: str, folder: Path | None = None, seed: int = 0) -> SecondsOf:
+    """Return the seconds of a load of the library, its dispersion measured on its train days only."""
+    return SecondsOf(day_trace(name, folder), name, before_test_s(day_load(name)), seed)
+
+
+def reference_rps(name: str, folder: Path | None = None) -> float:
+    """Return the recorded rate, in requests/s, that is not exceeded 99 % of the time of the load's train days."""
+    trace = day_trace(name, folder)
+    begin, end = (round(moment / trace.width_s) for moment in before_test_s(day_load(name)))
+    return reference(trace.rate[begin:end], name)
+
+
+def scale(reference_rps: float, capacity_rps: float, share: float = NOMINAL_SHARE) -> float:
+    """Return the factor after which a load's reference rate needs `share` of the service's capacity at its largest."""
+    if not (reference_rps > 0 and capacity_rps > 0 and share > 0):
+        raise WorkloadError(
+            f"reference {reference_rps:g} and capacity {capacity_rps:g} requests/s, share {share:g}; "
+            "all have to be positive"
+        )
+    return share * capacity_rps / reference_rps

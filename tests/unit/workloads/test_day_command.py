@@ -39,14 +39,6 @@ def test_days_lists_every_load_with_its_licence_and_what_is_there(tmp_path):
     assert "no load of the library" in call("days", "nothing", code=2)
 
 
-def test_days_measures_what_is_there(tmp_path):
-    text = call("days", "worldcup", "taxi", "--statistics", "--days", tmp_path, "--markdown")
-    assert "| worldcup | worldcup | 1 | 86 | 60 | drawn | 180 | 21.3 | - | - |" in text
-    assert "| taxi | taxi | 2 | 215 | 1800 | drawn | - |" in text
-    (found,) = json.loads(call("days", "worldcup", "--statistics", "-o", "json"))
-    assert found["statistics"]["peak_over_mean"] == pytest.approx(21.3, abs=0.1)
-
-
 @pytest.fixture
 def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A library with one load, made of a table of four counts."""

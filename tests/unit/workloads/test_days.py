@@ -9,8 +9,17 @@ import pytest
 
 from rlscaler_loadgen.traces import Trace, read_trace, write_trace
 from rlscaler_rl.workloads import WorkloadError
-from rlscaler_rl.workloads.day_splits import seconds_of_day_load
-from rlscaler_rl.workloads.days import DAY, Seconds, SecondsOf, day_load, day_loads, day_trace, path_of, there
+from rlscaler_rl.workloads.days import (
+    DAY,
+    Seconds,
+    SecondsOf,
+    day_load,
+    day_loads,
+    day_trace,
+    path_of,
+    seconds_of_day_load,
+    there,
+)
 from rlscaler_rl.workloads.library import splits
 
 SHIPPED = [name for name, load in day_loads().items() if load.ships]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
-from rlscaler_rl.workloads import likeness
-from rlscaler_rl.workloads.cli import trace
+from tests.unit.workloads import likeness
 
 
 def test_the_dispersion_of_chance_alone_is_one_and_nothing_jumps():
@@ -32,6 +30,7 @@ def test_a_load_without_requests_has_no_statistics():
     assert all(np.isnan(values).all() for values in found.values())
 
 
+@pytest.mark.slow
 def test_what_training_draws_covers_the_recorded_loads():
     found = likeness.drawn_and_recorded(150)
     assert len(found) == 5
@@ -41,16 +40,3 @@ def test_what_training_draws_covers_the_recorded_loads():
 def test_a_load_that_is_not_covered_is_named():
     drawn = {"a": np.linspace(0, 1, 100)}
     assert likeness.uncovered({"drawn": drawn, "x": {"a": np.full(5, 3.0)}}) == {"x": ["a"]}
-
-
-def test_the_command_prints_a_row_for_every_load():
-    result = CliRunner().invoke(trace, ["likeness", "--stretches", "20"])
-    assert result.exit_code == 0, result.output
-    rows = [line for line in result.output.splitlines() if line.startswith("|")]
-    assert [row.split("|")[1].strip() for row in rows[2:]] == [
-        "drawn",
-        "azure_conv",
-        "servegen_small",
-        "servegen_large",
-        "worldcup",
-    ]

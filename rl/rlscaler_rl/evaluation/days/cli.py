@@ -92,7 +92,7 @@ def days(
     from rich.console import Console
 
     from rlscaler_rl.evaluation.days.telling import tell
-    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
+    from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
     share = NOMINAL_SHARE if share is None else share
     if history is not None and loads is not None:
@@ -135,8 +135,7 @@ def chosen_loads(loads: str | None, share: float | None = None, folder: Path | N
 
     `share` is the part of the nominal service's capacity that they need in their busy hours.
     """
-    from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
-    from rlscaler_rl.workloads.days import there
+    from rlscaler_rl.workloads.days import NOMINAL_SHARE, there
 
     share = NOMINAL_SHARE if share is None else share
     capacity = _capacity()
@@ -216,8 +215,7 @@ def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> 
 
 def _long(name: str) -> bool:
     """Has a load of the library enough days to be judged?"""
-    from rlscaler_rl.workloads.day_splits import LEAST_DAYS
-    from rlscaler_rl.workloads.days import day_load
+    from rlscaler_rl.workloads.days import LEAST_DAYS, day_load
 
     return day_load(name).days >= LEAST_DAYS
 

@@ -23,7 +23,7 @@ from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.workloads import Part
-from rlscaler_rl.workloads.day_splits import NOMINAL_SHARE
+from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
 Kind = Literal["transfer", "own"]
 Progress = Callable[[str], None]

@@ -15,7 +15,7 @@ from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.workloads import Part
-from rlscaler_rl.workloads import day_splits as splits
+from rlscaler_rl.workloads import days as library
 from rlscaler_rl.workloads.days import DAY, Seconds, SecondsOf, day_load
 
 Float32 = NDArray[np.float32]
@@ -69,15 +69,15 @@ class ServiceLoad:
 
 
 def from_library(
-    name: str, capacity_rps: float, share: float = splits.NOMINAL_SHARE, folder: Path | None = None
+    name: str, capacity_rps: float, share: float = library.NOMINAL_SHARE, folder: Path | None = None
 ) -> ServiceLoad:
     """A load of the library, whose reference rate needs `share` of `capacity_rps`, the requests/s of all replicas.
 
     Raises WorkloadError for a load that is not there or has too few days.
     """
     load = day_load(name)
-    source = splits.seconds_of_day_load(name, folder)
-    factor = splits.scale(splits.reference_rps(name, folder), capacity_rps, share)
+    source = library.seconds_of_day_load(name, folder)
+    factor = library.scale(library.reference_rps(name, folder), capacity_rps, share)
     begin = MONDAY
     if load.begin is not None:
         local = datetime.fromisoformat(load.begin).replace(tzinfo=ZoneInfo(load.zone or "UTC"))
@@ -89,7 +89,7 @@ def from_library(
         seconds=lambda first, last: factor * source.rate(first, last),
         begin=begin,
         offset=load.first_midnight_s,
-        parts={part: tuple(days) for part, days in splits.own_service(load).items()},
+        parts={part: tuple(days) for part, days in library.own_service(load).items()},
     )
 
 

@@ -30,8 +30,6 @@ LAGS = (60, 600)
 JUMPS = (1.5, 2.5)
 """A jump is a rate over ten seconds that is so many times the mean of the minute before."""
 
-QUANTILES = (0.1, 0.5, 0.9)
-
 
 def statistics(rate: NDArray[np.float32], rng: np.random.Generator) -> Statistics:
     """The statistics of stretches (N, T) of rates in any unit; T is a multiple of 60."""
@@ -88,16 +86,6 @@ def drawn_and_recorded(stretches: int = 400, traces: Path | None = None, seed: i
             loads = StretchLoads([recording(name, traces)], 1.0, part=Part.TRAIN, changed=False)
             found[name] = statistics(loads(stretches, HOUR, rng).rate, rng)
     return found
-
-
-def table(found: Mapping[str, Statistics]) -> list[list[str]]:
-    """A head and a row for each load: the 10, 50 and 90 % quantiles over its stretches."""
-    names = list(next(iter(found.values())))
-    rows = [["load", *names]]
-    for load, columns in found.items():
-        cells = [" / ".join(f"{value:.3g}" for value in np.nanquantile(columns[name], QUANTILES)) for name in names]
-        rows.append([load, *cells])
-    return rows
 
 
 def uncovered(found: Mapping[str, Statistics]) -> dict[str, list[str]]:
