@@ -24,7 +24,6 @@ from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
 from rlscaler_core.models import load_bundled
@@ -122,7 +121,7 @@ def measure(actor: ActorLike, rows: int, repeats: int) -> dict[str, float]:
     parts = {
         "decide": lambda: decide(params, state, samples, actor),
         "sense": lambda: sense(params, state, following),
-        "floor_tick": lambda: floor_tick(params, state, following),
+        "floor_tick": lambda: decide(params, state, following, kind="floor"),
     }
     figures: dict[str, float] = {}
     for name, call in parts.items():

@@ -15,7 +15,7 @@ import numpy as np
 from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import stack_size
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.guards import GUARDS, Guard
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
@@ -144,10 +144,8 @@ def play(decider: Decider, services: list[Service] = SERVICES, guards: tuple[Gua
             wanted, _ = hpa(params, state, samples, rng)
             weights = ready * RPS
         else:
-            action = tick * SENSE_SECONDS % INTERVAL_SECONDS == 0
-            decision, _, state = decide_at(
-                "action" if action else "floor", params, state, samples, actor, guards=guards
-            )
+            kind: Kind = "floor" if tick * SENSE_SECONDS % INTERVAL_SECONDS else "action"
+            decision, _, state = decide(params, state, samples, actor, kind=kind, guards=guards)
             wanted, weights = decision.desired, decision.weights
         served = np.where((ready > 0) & params.present, weights, 0)
         share = served / np.maximum(served.sum(axis=1, keepdims=True), 1e-9)

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
@@ -92,7 +92,8 @@ def step(
     action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1).astype(np.int32)
     outside = rng.random(n) < 0.05
     usable, rule = rng.random(n) > 0.1, DEFAULT_SETTINGS if residual else None
-    decision, state = act(params, state, samples, observation, Proposal(action, usable, None, rule, outside))
+    proposal = Proposal(observation, action, rule, usable=usable, outside=outside)
+    decision, _, state = decide(params, state, samples, proposal)
     static = (params.fallback == FallbackBehavior.STATIC) & ((decision.flags & Flag.FALLBACK) > 0)
     return decision, state, observation.required_unknown, static
 
@@ -167,7 +168,7 @@ def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None
         before = state
         witness.see(index, params, samples)
         if index % 4 == 3:
-            decision, state = floor_tick(params, sense(params, state, samples), samples)
+            decision, _, state = decide(params, sense(params, state, samples), samples, kind="floor")
             unknown, static = np.ones(ROWS, bool), np.zeros(ROWS, bool)
         else:
             decision, state, unknown, static = step(rng, params, state, samples, residual=index % 8 == 0)
@@ -201,7 +202,7 @@ def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
     for index in range(12):
         samples = random_samples(rng, params, 1e9 + 10.0 * index, spec)
         before = snapshot(params, state, samples)
-        _, ticked = floor_tick(params, sense(params, state, samples), samples)
+        _, _, ticked = decide(params, sense(params, state, samples), samples, kind="floor")
         decision, following, _, _ = step(rng, params, state, samples, residual)
         for old, now in zip(before, snapshot(params, state, samples), strict=True):
             np.testing.assert_array_equal(old, now)
@@ -227,7 +228,9 @@ def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) 
             own, seen = params.take(rows), samples.take(rows)  # noqa: B023
             state = sense(own, state, seen)
             observation, state = observe(own, state, seen, CONTRACT)
-            return act(own, state, seen, observation, Proposal(action[rows], usable[rows], None, rule))  # noqa: B023
+            proposal = Proposal(observation, action[rows], rule, usable=usable[rows])  # noqa: B023
+            decision, _, state = decide(own, state, seen, proposal)
+            return decision, state
 
         decision, together = one_interval(together, slice(None))
         singles = [one_interval(alone[row], slice(row, row + 1)) for row in range(n)]
@@ -243,7 +246,7 @@ def test_only_static_may_lower_on_unknown_data(fallback: FallbackBehavior) -> No
     samples = make_samples(1, spec_replicas=5, ready_replicas=5, cpu_utilization=1.0, gpu_utilization=1.0)
     observation, state = observe(params, initial_state(1, CONTRACT.stack_size), samples, CONTRACT)
     action = np.array([[-2, -2, 0]], np.int32)
-    decision, _ = act(params, state, samples, observation, Proposal(action, np.ones(1, bool)))
+    decision, _, _ = decide(params, state, samples, Proposal(observation, action))
     lowered = fallback == FallbackBehavior.STATIC
     assert decision.desired.tolist() == [[1, 1] if lowered else [5, 5]]
     assert decision.flags[0] & Flag.FALLBACK

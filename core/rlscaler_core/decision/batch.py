@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.guards import HOLDS
 from rlscaler_core.decision.observation import ObservationContract, sense
 from rlscaler_core.decision.tables import initial_state
@@ -175,7 +175,7 @@ def _decide(entries: list[Entry], tables: Tables) -> list[Outcome]:
     samples = tables.samples.join([e.samples for e in entries])
     state = sense(params, state, samples)
     actor = entries[0].actor
-    decision, observation, state = decide_at(entries[0].kind, params, state, samples, actor)
+    decision, observation, state = decide(params, state, samples, actor, kind=entries[0].kind)
     outside = [""] * len(entries)
     if observation is not None and actor is not None:
         _, outside = actor.manifest.outside(params, samples.age_seconds[:, 0], observation)

@@ -72,7 +72,7 @@ def sense(params: Params, state: State, samples: Samples) -> State:
 
     Late requests that were counted since the last tick go to the error budget.
 
-    Call it at every sensing tick, before `observe` or `floor_tick`. A row's history shifts only when it grows.
+    Call it at every sensing tick, before `observe` or `decide`. A row's history shifts only when it grows.
     """
     state = count(params, state, samples)
     taken = samples.time - samples.age_seconds[:, 0]

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import starting_state
-from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.spec import UNCHANGED, spec_of, with_spec
 from rlscaler_core.decision.tables import known
 from rlscaler_core.decision.types import (
@@ -139,8 +138,8 @@ class Episode:
 
     async def act(self, action: Int) -> Decision:
         """Take the action (1, 3) through the shield, upon what was observed last."""
-        proposal = Proposal(action, usable=np.ones(1, np.bool_), rule=self._rule)
-        decision, self.state = act(self.params, self.state, self.samples, self.observation, proposal)
+        proposal = Proposal(self.observation, action, self._rule)
+        decision, _, self.state = decide(self.params, self.state, self.samples, proposal)
         with self._losses():
             await self._write(decision)
         return decision
@@ -148,7 +147,9 @@ class Episode:
     async def ask(self, controller: Controller, rng: np.random.Generator) -> None:
         """What `controller` wants now is written: an actor's through the shield, a contender's within the bounds."""
         if is_actor(controller):
-            decision, self.observation, self.state = decide(self.params, self._sensed, self.samples, controller)
+            decision, observation, self.state = decide(self.params, self._sensed, self.samples, controller)
+            assert observation is not None
+            self.observation = observation
             with self._losses():
                 await self._write(decision)
         elif is_contender(controller):
@@ -194,7 +195,7 @@ class Episode:
             if is_contender(controller) and rng is not None:
                 await self._place(controller, rng)
             else:
-                decision, self.state = floor_tick(self.params, self.state, self.samples)
+                decision, _, self.state = decide(self.params, self.state, self.samples, kind="floor")
                 await self._write(decision)
             self._failing_since = None
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_core.decision.action import LOGITS
+from rlscaler_core.decision.decide import NO_ACTION
 from rlscaler_core.decision.guards import STAGES
-from rlscaler_core.decision.shield import NO_ACTION
 from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.counters import CounterReader, Totals, counters_query

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlscaler_core.decision.batch import Outcome
-from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
 from rlscaler_operator.state.traffic import Shares
 
@@ -82,7 +82,7 @@ def resumed(outcome: Outcome, pending: Mapping[str, int]) -> Decision | None:
     target = decision.base.copy()
     for i, pool in enumerate(POOLS):
         target[0, i] = min(target[0, i], pending.get(pool, target[0, i]))
-    again, _ = floor_tick(entry.params, outcome.state, replace(entry.samples, spec_replicas=target))
+    again, _, _ = decide(entry.params, outcome.state, replace(entry.samples, spec_replicas=target), kind="floor")
     if (again.desired != target).any() or (decision.desired > decision.base).any() or (target == decision.base).all():
         return None
     return replace(decision, desired=np.array(target), weights=again.weights)

@@ -11,8 +11,8 @@ import numpy as np
 
 from rlscaler_core.api import PLURAL, is_true
 from rlscaler_core.api.conditions import CONFLICTED
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.actuation.pod_sizes import Sizer
@@ -133,7 +133,7 @@ class Deletion:
         )
         params = policy.params()
         samples = samples_of([row])
-        decision, _ = floor_tick(params, policy.decision.state, samples)
+        decision, _, _ = decide(params, policy.decision.state, samples, kind="floor")
         floor = np.minimum(decision.trail[0, STAGES.index("floor")], params.max_replicas[0])
         raised = {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
         return raised, Need.of(params, samples)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import starting_state
-from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import arrivals_known, capacity_unknown
 from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Params, Rows, Samples, State
@@ -253,7 +253,7 @@ def scale_virtual(
     """
     sensed = virtual_samples(simulation, samples)
     state = sense(params, simulation.state, sensed)
-    decision, _, state = decide_at(kind, params, state, sensed, actor)
+    decision, _, state = decide(params, state, sensed, actor, kind=kind)
     desired = np.where(compared[:, None], decision.desired, simulation.fleet.spec)
     fleet = scale(simulation.fleet, desired, samples.time, params.cold_start_seconds)
     return replace(simulation, state=state, fleet=fleet)

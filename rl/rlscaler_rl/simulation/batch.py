@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import traffic_weights
 from rlscaler_core.decision.budget import within_budget
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.error_budget import steers
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.shield import Proposal, act, floor_tick, unexplained_floor_tick
 from rlscaler_core.decision.situation import Capacity, capacity_of
 from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import (
@@ -245,20 +245,20 @@ class Batch:
 
         `learned_by` is a batch of the same episodes at the same moment that has learned of their loads; None: this one.
         """
-        proposal = Proposal(action, np.ones(len(self.rows), dtype=np.bool_), probabilities, self.rule)
+        proposal = Proposal(observation, action, self.rule, probabilities)
         own = self.state
         known = own if learned_by is None else _knowing(own, learned_by.state)
-        made, after = act(self.params, known, samples, observation, proposal, capacity=self.capacity)
+        decision, _, after = decide(self.params, known, samples, proposal, capacity=self.capacity)
         self.state = after if learned_by is None else _knowing(after, own)
-        self.scale(made.desired, made.weights)
-        return made
+        self.scale(decision.desired, decision.weights)
+        return decision
 
     def floor_tick(self) -> Decision:
         """Take one of the sensing ticks between two actions: the reactive floor and the traffic weights."""
         samples = self.sense(latency=False)
-        made, self.state = floor_tick(self.params, self.state, samples, capacity=self.capacity)
-        self.scale(made.desired, made.weights)
-        return made
+        decision, _, self.state = decide(self.params, self.state, samples, kind="floor", capacity=self.capacity)
+        self.scale(decision.desired, decision.weights)
+        return decision
 
     def scale_unshielded(self, desired: NDArray[Any], placement: NDArray[Any]) -> Int:
         """Set the replicas (N, 2) and the placement (N,) of a contender: within bounds and budget, without the shield.
@@ -304,17 +304,18 @@ class Batch:
                 self.level.count_latencies(self.facts, self.cluster, self.rows[:count])
 
     def _unexplained_tick(self, count: int) -> None:
-        """`floor_tick` of the first `count` rows."""
+        """`floor_tick` of the first `count` rows, without the account of what changed the replicas."""
         params, capacity = self._first[count]
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows[:count], latency=False)
         samples.time = samples.time + self.scenarios.epoch[:count]
         before = self.state if count == len(self.rows) else self.state.view(slice(0, count))
-        desired, weights, after = unexplained_floor_tick(params, sense(params, before, samples), samples, capacity)
+        sensed = sense(params, before, samples)
+        decision, _, after = decide(params, sensed, samples, kind="floor", capacity=capacity, explain=False)
         if before is self.state:
             self.state = after
         else:
             self.state.put_changed(slice(0, count), before, after)
-        self.scale(desired, weights)
+        self.scale(decision.desired, decision.weights)
 
 
 def _knowing(state: State, other: State) -> State:

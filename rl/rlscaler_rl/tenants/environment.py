@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from rlscaler_core.arbiter.features import FEATURES, features
 from rlscaler_core.arbiter.learned import FACTORS, Bids
 from rlscaler_core.arbiter.rules import RuleName
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.types import (
     CPU,
     GPU,
@@ -194,10 +194,11 @@ class _ByAgents:
         self._action, self._observation = action, observation
 
     def __call__(self, params: Params, state: State, samples: Samples, rows: Long) -> tuple[Decision, State]:
-        action = self._action[rows]
-        proposal = Proposal(action, np.ones(len(rows), np.bool_), rule=DEFAULT_SETTINGS)
-        return act(params, state, samples, self._observation.take(rows), proposal)
+        proposal = Proposal(self._observation.take(rows), self._action[rows], DEFAULT_SETTINGS)
+        decision, _, after = decide(params, state, samples, proposal)
+        return decision, after
 
 
 def _by_floor(params: Params, state: State, samples: Samples, rows: Long) -> tuple[Decision, State]:
-    return floor_tick(params, state, samples)
+    decision, _, after = decide(params, state, samples, kind="floor")
+    return decision, after

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlscaler_core.arbiter.rules import Order, RuleName
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.types import CPU, GPU, Decision, Float, Params, Samples, State
 from rlscaler_rl.simulation import ledger as ledgers
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
@@ -80,11 +80,11 @@ def play(
 
 
 def _by(actor: ActorLike, kind: Kind) -> Callable[[Params, State, Samples, Long], tuple[Decision, State]]:
-    def decide(params: Params, state: State, samples: Samples, rows: Long) -> tuple[Decision, State]:
-        decision, _, after = decide_at(kind, params, state, samples, actor)
+    def decide_rows(params: Params, state: State, samples: Samples, rows: Long) -> tuple[Decision, State]:
+        decision, _, after = decide(params, state, samples, actor, kind=kind)
         return decision, after
 
-    return decide
+    return decide_rows
 
 
 def played(pools: Pools, scenarios: Scenarios) -> Played:

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rlscaler_core.api import parse, to_params
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.shield import Proposal, act
 from rlscaler_core.decision.tables import initial_state, make_samples
 
 DEFAULT = """
@@ -67,7 +67,7 @@ class Service:
         state = sense(self.params, self.state, samples)
         observation, state = observe(self.params, state, samples, ObservationContract(stack_size=1))
         action = np.array([(steps, 0, 1)], np.int32)
-        decision, self.state = act(self.params, state, samples, observation, Proposal(action, np.ones(1, bool)))
+        decision, _, self.state = decide(self.params, state, samples, Proposal(observation, action))
         self.replicas, self.time = int(decision.desired[0, 0]), self.time + self.interval
         return self.replicas
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rlscaler_core.decision.behavior import DISABLED, DOWN, MIN, PERCENT, PODS, UP
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import BEHAVIOR_RULES, EVENTS, Flag
 
@@ -53,11 +53,11 @@ class Scaler:
         )
         state = sense(params, self.state, samples)
         if tick:
-            decision, self.state = floor_tick(params, state, samples)
+            decision, _, self.state = decide(params, state, samples, kind="floor")
         else:
             observation, state = observe(params, state, samples, ObservationContract(stack_size=1))
             action = np.array([[np.sign(wanted - self.replicas), 0, 1]], np.int32)
-            decision, self.state = act(params, state, samples, observation, Proposal(action, np.ones(1, bool)))
+            decision, _, self.state = decide(params, state, samples, Proposal(observation, action))
         self.flags = int(decision.flags[0])
         desired = int(decision.desired[0, 0])
         if self.written:

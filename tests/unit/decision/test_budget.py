@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Flag, State
 
@@ -37,10 +37,12 @@ def decided(
     measured = {"arrival_rate": rate, "gpu_utilization": 50.0, "cpu_utilization": 50.0, "p95_ms": 100.0}
     samples = make_samples(1, spec_replicas=base, ready_replicas=base, **(measured if known else {}))
     state = within(budget) if state is None else state
+    observation, seen = observe(table, state, samples, CONTRACT)
     if tick:
-        return floor_tick(table, state, samples)
-    observation, state = observe(table, state, samples, CONTRACT)
-    return act(table, state, samples, observation, Proposal(np.array([(*action, 1)], np.int32), np.array([True])))
+        decision, _, state = decide(table, state, samples, kind="floor")
+    else:
+        decision, _, state = decide(table, seen, samples, Proposal(observation, np.array([(*action, 1)], np.int32)))
+    return decision, state
 
 
 def desired(*arguments: object, **options: object) -> tuple[int, int]:
@@ -134,17 +136,17 @@ def test_rows_do_not_touch() -> None:
     samples = make_samples(4, arrival_rate=400.0, spec_replicas=(2, 4), ready_replicas=(2, 4))
     state = initial_state(4, 1)
     state.budget_kept[:] = budgets
-    together, _ = floor_tick(table, state, samples)
+    together, _, _ = decide(table, state, samples, kind="floor")
     for row in range(4):
         rows = slice(row, row + 1)
-        alone, _ = floor_tick(table.take(rows), state.take(rows), samples.take(rows))
+        alone, _, _ = decide(table.take(rows), state.take(rows), samples.take(rows), kind="floor")
         assert (alone.desired == together.desired[rows]).all()
 
 
 def test_a_guard_can_be_left_out_to_show_what_it_did() -> None:
     table = make_params(1, budget_per_hour=7.5, requests_per_second=(20, 4), max_replicas=40)
     samples = make_samples(1, arrival_rate=400.0, spec_replicas=(2, 4), ready_replicas=(2, 4))
-    decision, _ = floor_tick(table, within(7.5), samples, guards=without("budget"))
+    decision, _, _ = decide(table, within(7.5), samples, guards=without("budget"), kind="floor")
     assert decision.desired[0].sum() > 6
-    decision, _ = floor_tick(table, within(7.5), samples, guards=without("floor"))
+    decision, _, _ = decide(table, within(7.5), samples, guards=without("floor"), kind="floor")
     assert decision.desired[0].tolist() == [2, 4]

@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, FallbackBehavior, Flag
 
@@ -43,7 +43,7 @@ class Service:
     def tick(self, rate: float, **sampled: object) -> Decision:
         """A sensing tick between two actions; what it decides is written."""
         samples = self.samples(rate, **sampled)
-        decision, self.state = floor_tick(self.params, sense(self.params, self.state, samples), samples)
+        decision, _, self.state = decide(self.params, sense(self.params, self.state, samples), samples, kind="floor")
         return self._write(decision)
 
     def act(self, rate: float, action: tuple[int, int] = (0, 0), **sampled: object) -> Decision:
@@ -51,8 +51,8 @@ class Service:
         state = sense(self.params, self.state, samples)
         observation, state = observe(self.params, state, samples, CONTRACT)
         asked = np.array([(*action, 1)], np.int32)
-        proposal = Proposal(asked, np.array([self.usable]), outside=np.array([self.outside]))
-        decision, self.state = act(self.params, state, samples, observation, proposal, guards=self.guards)
+        proposal = Proposal(observation, asked, usable=np.array([self.usable]), outside=np.array([self.outside]))
+        decision, _, self.state = decide(self.params, state, samples, proposal, guards=self.guards)
         return self._write(decision)
 
     def _write(self, decision: Decision) -> Decision:

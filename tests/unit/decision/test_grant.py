@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Flag, State
 
@@ -38,8 +38,9 @@ def action(
     )
     state = sense(table, state or initial_state(1, 1), seen)
     observation, state = observe(table, state, seen, CONTRACT)
-    proposal = Proposal(np.array([[step, 0, 1]], np.int32), np.array([usable]))
-    return act(table, state, seen, observation, proposal)
+    proposal = Proposal(observation, np.array([[step, 0, 1]], np.int32), usable=np.array([usable]))
+    decision, _, state = decide(table, state, seen, proposal)
+    return decision, state
 
 
 def flagged(decision: Decision) -> bool:
@@ -59,7 +60,7 @@ def test_what_is_asked_for_stops_at_the_grant() -> None:
 def test_the_floor_does_not_grow_a_pool_beyond_its_grant_and_the_other_pool_helps() -> None:
     table = make_params(1, **SERVICE)
     seen = make_samples(1, arrival_rate=200.0, spec_replicas=(3, 1), ready_replicas=(3, 1), granted_replicas=(4, -1))
-    decision, _ = floor_tick(table, initial_state(1, 1), seen)
+    decision, _, _ = decide(table, initial_state(1, 1), seen, kind="floor")
     assert decision.desired[0, 0] == 4
     assert decision.desired[0, 1] * 4 + 4 * 20 >= 200
     assert flagged(decision)
@@ -72,7 +73,7 @@ def test_minimum_replicas_do_not_break_a_grant(at: str) -> None:
         decision, _ = action((2, 1), (3, -1), params=lowest, arrival_rate=1.0)
     else:
         seen = make_samples(1, arrival_rate=1.0, spec_replicas=(2, 1), ready_replicas=(2, 1), granted_replicas=(3, -1))
-        decision, _ = floor_tick(make_params(1, **(SERVICE | lowest)), initial_state(1, 1), seen)
+        decision, _, _ = decide(make_params(1, **(SERVICE | lowest)), initial_state(1, 1), seen, kind="floor")
     assert decision.desired[0, 0] in (2, 3)
 
 
@@ -107,7 +108,7 @@ def test_nothing_is_given_back_on_unknown_data_or_while_paused(samples: dict[str
 
 def test_nothing_is_given_back_between_two_actions() -> None:
     seen = make_samples(1, arrival_rate=1.0, spec_replicas=(6, 1), ready_replicas=(6, 1), granted_replicas=(2, -1))
-    decision, _ = floor_tick(make_params(1, **SERVICE), initial_state(1, 1), seen)
+    decision, _, _ = decide(make_params(1, **SERVICE), initial_state(1, 1), seen, kind="floor")
     assert decision.desired.tolist() == [[6, 1]]
 
 
@@ -131,10 +132,10 @@ def test_without_a_budget_every_array_is_as_without_the_guard(seed: int) -> None
     seen = random_samples(rng, params, 0.0, spec)
     state = sense(params, initial_state(200, 1), seen)
     observation, state = observe(params, state, seen, CONTRACT)
-    proposal = Proposal(rng.integers(-2, 3, (200, 3)).clip(-2, 2).astype(np.int32), rng.random(200) < 0.9)
+    proposal = Proposal(observation, rng.integers(-2, 3, (200, 3)).astype(np.int32), usable=rng.random(200) < 0.9)
     proposal.action[:, 2] = abs(proposal.action[:, 2])
-    with_guard, after = act(params, state, seen, observation, proposal)
-    bare, expected = act(params, state, seen, observation, proposal, guards=without("grant"))
+    with_guard, _, after = decide(params, state, seen, proposal)
+    bare, _, expected = decide(params, state, seen, proposal, guards=without("grant"))
     place = STAGES.index("grant")
     np.testing.assert_array_equal(np.delete(with_guard.trail, place, axis=1), bare.trail)
     for name in ("desired", "flags", "weights", "placement"):
@@ -155,8 +156,8 @@ def test_no_input_grows_a_pool_beyond_its_grant(seed: int) -> None:
     bound = (seen.granted_replicas >= 0) & params.present
     state = sense(params, initial_state(400, 1), seen)
     observation, state = observe(params, state, seen, CONTRACT)
-    proposal = Proposal(rng.integers(0, 3, (400, 3)).astype(np.int32), rng.random(400) < 0.9)
-    for decision, _ in (act(params, state, seen, observation, proposal), floor_tick(params, state, seen)):
+    proposal = Proposal(observation, rng.integers(0, 3, (400, 3)).astype(np.int32), usable=rng.random(400) < 0.9)
+    for decision, _, _ in (decide(params, state, seen, proposal), decide(params, state, seen, kind="floor")):
         most = np.maximum(seen.granted_replicas, decision.base)
         assert (decision.desired <= most)[bound].all()
         lowered = bound & (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.situation import Situation
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag, Int
@@ -45,8 +45,10 @@ def test_a_row_is_all_that_a_further_guard_takes() -> None:
 
     place = STAGES.index("budget") - 1
     row = Guard("four", at_most_four, "Lets no pool have more than four replicas.", changes=Flag.OUT_OF_ENVELOPE)
-    decision, _ = floor_tick(PARAMS, initial_state(1, 1), SAMPLES, guards=(*GUARDS[:place], row, *GUARDS[place:]))
-    whole, _ = floor_tick(PARAMS, initial_state(1, 1), SAMPLES)
+    decision, _, _ = decide(
+        PARAMS, initial_state(1, 1), SAMPLES, guards=(*GUARDS[:place], row, *GUARDS[place:]), kind="floor"
+    )
+    whole, _, _ = decide(PARAMS, initial_state(1, 1), SAMPLES, kind="floor")
     assert (whole.desired > 4).any()
     assert decision.trail.shape == (1, len(STAGES) + 1, 2)
     assert decision.desired.tolist() == np.minimum(whole.desired, 4).tolist()

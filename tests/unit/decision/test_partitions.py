@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.partitions import consumers_for, drain
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, rule_plan
@@ -43,7 +43,7 @@ def decided(
     params = make_params(1, **GROUP | given.pop("params", {}))
     samples = make_samples(1, arrival_rate=rate, lag_messages=lag, spec_replicas=(0, replicas), **given)
     state = sense(params, initial_state(1, 1), samples)
-    decision, _, _ = decide_at(kind, params, state, samples, actor or Rule())  # type: ignore[arg-type]
+    decision, _, _ = decide(params, state, samples, actor or Rule(), kind=kind)  # type: ignore[arg-type]
     return decision
 
 
@@ -154,7 +154,7 @@ def test_a_group_beside_services_decides_as_it_does_alone(data: st.DataObject) -
             n, arrival_rate=rate, p95_ms=10.0, spec_replicas=(replicas, 2), ready_replicas=(replicas, 2)
         )
         state = sense(params(stream), initial_state(n, 1), samples)
-        return decide_at("action", params(stream), state, samples, Rule())[0]
+        return decide(params(stream), state, samples, Rule()).decision
 
     assert played([False, True]).trail[0].tolist() == played([False]).trail[0].tolist()
 

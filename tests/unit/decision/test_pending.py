@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import GUARDS, STAGES, Guard, without
 from rlscaler_core.decision.observation import ObservationContract, observe
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Flag
 
@@ -48,10 +48,10 @@ def decided(
     state = initial_state(1, 1)
     state.floor_hold[0] = hold
     if tick:
-        return floor_tick(table, state, samples, guards=guards)[0]
+        return decide(table, state, samples, kind="floor", guards=guards).decision
     observation, state = observe(table, state, samples, CONTRACT)
     asked = np.array([(*action, 1)], np.int32)
-    return act(table, state, samples, observation, Proposal(asked, np.array([True])), guards=guards)[0]
+    return decide(table, state, samples, Proposal(observation, asked), guards=guards).decision
 
 
 def test_growth_of_a_stuck_pool_becomes_the_others_capacity() -> None:

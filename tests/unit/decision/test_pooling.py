@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.pooling import SMALL_POOL, eased, pooled
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 
 RPS = (20.0, 4.0)
@@ -64,7 +64,7 @@ def floor(rate: float, replicas: int, *, present: tuple[bool, bool] = (True, Fal
         spec_replicas=(replicas, 0),
         ready_replicas=(replicas, 0),
     )
-    decision, _ = floor_tick(spec, sense(spec, initial_state(1, 1), now), now)
+    decision, _, _ = decide(spec, sense(spec, initial_state(1, 1), now), now, kind="floor")
     return int(decision.desired[0, 0])
 
 

@@ -7,11 +7,11 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import LearnedPrices, Manifest, RuleGains
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import BY_LOAD, DEFAULT_SETTINGS, Rule, RuleSettings, rule_of, rule_under
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
 from rlscaler_rl.baselines.actors import FrozenActor
@@ -46,11 +46,13 @@ def decided(
     samples = make_samples(1, **HEALTHY | sampled)
     state = sense(table, state or initial_state(1, 1), samples)
     if tick:
-        return floor_tick(table, state, samples)
+        decision, _, state = decide(table, state, samples, kind="floor")
+        return decision, state
     observation, state = observe(table, state, samples, CONTRACT)
-    rule = DEFAULT_SETTINGS if residual else None
-    proposal = Proposal(np.array([action], np.int32), usable=np.array([ok]), rule=rule, outside=np.array([outside]))
-    return act(table, state, samples, observation, proposal)
+    rule, usable = DEFAULT_SETTINGS if residual else None, np.array([ok])
+    proposal = Proposal(observation, np.array([action], np.int32), rule, usable=usable, outside=np.array([outside]))
+    decision, _, state = decide(table, state, samples, proposal)
+    return decision, state
 
 
 def trail(decision: Decision) -> dict[str, list[int]]:

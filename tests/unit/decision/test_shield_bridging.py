@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 
 PARAMS = {
@@ -15,7 +15,7 @@ PARAMS = {
 
 def desired(arrival_rate: float, spec: tuple[int, int], ready: tuple[int, int], **params: object) -> list[int]:
     samples = make_samples(1, arrival_rate=arrival_rate, spec_replicas=spec, ready_replicas=ready)
-    decision, _ = floor_tick(make_params(1, **(PARAMS | params)), initial_state(1, 4), samples)
+    decision, _, _ = decide(make_params(1, **(PARAMS | params)), initial_state(1, 4), samples, kind="floor")
     return np.asarray(decision.desired)[0].tolist()
 
 

@@ -12,7 +12,6 @@ from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.manifest import LearnedPrices, Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.rule import BY_LOAD, Rule, RuleSettings
-from rlscaler_core.decision.shield import floor_tick
 from rlscaler_core.decision.split import LEAST_UTILIZATION, ROOM, STEPS, by_load
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Decision, Placement, State
@@ -113,9 +112,7 @@ def step(
         | sampled,
     )
     state = sense(params, state or initial_state(1, actor.manifest.stack_size), samples)
-    if tick:
-        return floor_tick(params, state, samples)
-    decision, _, state = decide(params, state, samples, actor)
+    decision, _, state = decide(params, state, samples, actor, kind="floor" if tick else "action")
     return decision, state
 
 

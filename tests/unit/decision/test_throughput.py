@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
@@ -56,7 +56,7 @@ class Group:
         )  # fmt: skip
         state = sense(params, self.state, samples)
         kind: Any = "action" if self.time % 15 == 0 else "floor"
-        decision, _, self.state = decide_at(kind, params, state, samples, Rule())
+        decision, _, self.state = decide(params, state, samples, Rule(), kind=kind)
         self.flags |= int(decision.flags[0])
         if int(decision.desired[0, 1]) != self.consumers:
             self.consumers, self.changed = int(decision.desired[0, 1]), self.time

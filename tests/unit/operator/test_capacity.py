@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rlscaler_core.api.status import Learned, LearnedPool
-from rlscaler_core.decision.shield import floor_tick
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.learn import learn_capacity, learned, without_saturated
@@ -136,7 +136,7 @@ class Pool:
         params = make_params(1, present=(True, False), requests_per_second=learned, max_replicas=(50, 1))
         now = (self.replicas, 0)
         samples = make_samples(1, time=self.time, arrival_rate=load, spec_replicas=now, ready_replicas=now)
-        return int(floor_tick(params, initial_state(1, 1), samples)[0].desired[0, 0])
+        return int(decide(params, initial_state(1, 1), samples, kind="floor").decision.desired[0, 0])
 
     def hours(self, hours, load, **given):
         for _ in range(int(hours * 60)):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from rlscaler_core.decision.action import most_likely
 from rlscaler_core.decision.batch import decide_all
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
@@ -127,7 +127,7 @@ def test_without_a_guard_the_others_still_act(rule, entry, guard, kind, params, 
     assert tuple(found) == STAGES
     assert found[guard].changed
     state = sense(one.params, one.state, one.samples)
-    expected = decide_at(kind, one.params, state, one.samples, one.actor, guards=without(guard))[0].desired[0]
+    expected = decide(one.params, state, one.samples, one.actor, kind=kind, guards=without(guard)).decision.desired[0]
     assert list(found[guard].without.values()) == expected.tolist()
     assert all(step.without is None for step in found.values() if not step.changed)
     assert expected.tolist() != decision.desired[0].tolist()

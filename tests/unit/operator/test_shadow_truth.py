@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import initial_state
@@ -31,7 +31,7 @@ def play(scenarios, actor, watch=None):
         samples = batch.sense()
         kind = "floor" if second % batch.interval else "action"
         state = sense(params, state, samples)
-        decision, _, state = decide_at(kind, params, state, samples, actor)
+        decision, _, state = decide(params, state, samples, actor, kind=kind)
         if watch:
             watch(batch, samples, kind)
         batch.scale(decision.desired, decision.weights)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import Decided, decide
 from rlscaler_core.decision.guards import without
-from rlscaler_core.decision.types import Decision, Flag
+from rlscaler_core.decision.types import Flag
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.simulation.streams import episode
 from rlscaler_rl.simulation.streams.episode import StreamRun
@@ -24,13 +24,13 @@ def played(monkeypatch: pytest.MonkeyPatch, protocol: str, coherency: float, **c
     """Play a step of load with the rule; also give the flags that its decisions had."""
     flags = 0
 
-    def noted(*arguments: Any) -> tuple[Decision, Any, Any]:
+    def noted(*arguments: Any, **kind: Any) -> Decided:
         nonlocal flags
-        decision, observation, state = decide_at(*arguments, **changes)
-        flags |= int(decision.flags[0])
-        return decision, observation, state
+        decided = decide(*arguments, **kind, **changes)
+        flags |= int(decided.decision.flags[0])
+        return decided
 
-    monkeypatch.setattr(episode, "decide_at", noted)
+    monkeypatch.setattr(episode, "decide", noted)
     rate = np.where(np.arange(SECONDS) < 40, 220.0, 300.0)
     made = groups(rate[None], [0], protocol=protocol, coherency=coherency, initial=4)
     return episode.run(made, load_bundled("rule"), interval_seconds=15.0), flags

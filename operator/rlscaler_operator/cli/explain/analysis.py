@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlscaler_core.decision.batch import Entry
-from rlscaler_core.decision.decide import decide_at
+from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.types import POOLS, Decision, Int
@@ -56,7 +56,7 @@ def _without(entry: Entry, guard: str) -> dict[str, int] | None:
     """Return the decided replicas without a guard; None where nothing can be decided without it."""
     try:
         state = sense(entry.params, entry.state, entry.samples)
-        decision, _, _ = decide_at(entry.kind, entry.params, state, entry.samples, entry.actor, guards=without(guard))
+        decision, _, _ = decide(entry.params, state, entry.samples, entry.actor, kind=entry.kind, guards=without(guard))
     except Exception:
         log.debug("no decision without the guard %s", guard, exc_info=True)
         return None

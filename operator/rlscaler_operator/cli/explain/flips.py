@@ -150,10 +150,10 @@ def _with_sample(entry: Entry, actor: ActorLike, column: str, pool: int | None) 
 def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Callable[[Float], tuple[Asked, Int]]]:
     """Return the present value of an observation, and a function that maps other values to actions and proposals."""
     sensed = sense(entry.params, entry.state, entry.samples)
-    decision, observation, _ = decide(entry.params, sensed, entry.samples, actor)
+    decision = decide(entry.params, sensed, entry.samples, actor).decision
     rule = rule_under(actor)
     start = decision.base if rule is None else rule_replicas(entry.params, sensed, entry.samples, rule)
-    _, state = observe(entry.params, sensed, entry.samples, actor.manifest.contract)
+    observation, state = observe(entry.params, sensed, entry.samples, actor.manifest.contract)
 
     def ask(values: Float) -> tuple[Asked, Int]:
         several = state.take(np.zeros(len(values), np.intp))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.decide import Kind, decide_at
+from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import initial_state, make_params
 from rlscaler_core.decision.types import CPU, Float, Int, Params, Rows, Samples
@@ -93,7 +93,7 @@ def run(
     """Play groups from begin to end.
 
     `controller` is an actor, which acts as in the operator: the offsets are looked at every `sense_seconds` and
-    measured by `streams.measure`, and `decision.decide_at` decides. Or it is a contender (`baselines.contender`), which
+    measured by `streams.measure`, and `decision.decide` decides. Or it is a contender (`baselines.contender`), which
     is asked with an `rng` of `seed` and sees CPU usage and the ends less the commits. Raises ScenarioError for times
     that are no multiples of a step, LedgerError when the counters contradict one another.
     """
@@ -159,7 +159,7 @@ def _actor_tick(level: StreamLevel, params: Params, actor: ActorLike) -> Tick:
         samples = operator.sense()
         kind: Kind = "action" if acts else "floor"
         acts_at += interval if acts else 0.0
-        decision, _, operator.state = decide_at(kind, params, operator.state, samples, actor)
+        decision, _, operator.state = decide(params, operator.state, samples, actor, kind=kind)
         return decision.desired[:, CPU]
 
     return tick

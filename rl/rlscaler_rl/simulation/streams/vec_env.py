@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import HEADS, from_indices
+from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.shield import Proposal, act, floor_tick
 from rlscaler_core.decision.types import CPU, Float, Float32, Observation, Samples
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
@@ -56,15 +56,14 @@ class StreamEpisode:
     def play(self, indices: NDArray[np.int64]) -> Float:
         """(N,) rewards of an interval: minus its share of J, up to scale, late messages counted when they become so."""
         level, billed, late = self.level, self.level.state.billed.copy(), np.zeros(len(self.groups))
-        usable = np.ones(len(indices), np.bool_)
-        proposal = Proposal(from_indices(indices), usable, rule=self.rule)
-        made, self.operator.state = act(self.params, self.operator.state, self._samples, self._observation, proposal)
-        level.scale(made.desired[:, CPU])
+        proposal = Proposal(self._observation, from_indices(indices), self.rule)
+        decision, _, self.operator.state = decide(self.params, self.operator.state, self._samples, proposal)
+        level.scale(decision.desired[:, CPU])
         for number in range(round(self.interval / STEP_SECONDS)):
             if number and number * STEP_SECONDS % SENSE_SECONDS == 0:
                 samples = self.operator.sense()
-                made, self.operator.state = floor_tick(self.params, self.operator.state, samples)
-                level.scale(made.desired[:, CPU])
+                decision, _, self.operator.state = decide(self.params, self.operator.state, samples, kind="floor")
+                level.scale(decision.desired[:, CPU])
             level.advance()
             late += self._become_late()
         consumers = consumer_price(self.groups) * (level.state.billed - billed) / self.interval
