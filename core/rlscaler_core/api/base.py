@@ -1,4 +1,4 @@
-"""What every model of the API shares: camelCase names, strict types, rules that CEL and Python both check."""
+"""Base of every model of the API: camelCase names, strict types, rules that CEL and Python both check."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Rule:
     holds: Callable[[Any], bool]
     """The same requirement over the parsed model."""
     message: str
-    """What is wrong: it names the field and the remedy."""
+    """Text of the refusal; it names the field and the remedy."""
     field: str
     """Path of the offending field below the model, such as `gpu.minReplicas`; empty = the model itself."""
 

@@ -22,14 +22,14 @@ class ScalingPolicy(Model):
 
 
 class ScalingRules(Model):
-    """Limits in one direction. What is left out does not limit (HPA would put its own defaults there)."""
+    """Limits in one direction. A field that is left out sets no limit (HPA would put its own defaults there)."""
 
     stabilization_window_seconds: Annotated[int, Field(ge=0, le=3600)] = 0
     """Seconds of past recommendations that are looked at: scaling down goes to their highest, scaling up to their
     lowest. 0 = act on the newest (HPA's default of 300 s downwards does not apply here)."""
     select_policy: Literal["Max", "Min", "Disabled"] = "Max"
-    """Which of several policies counts: the one that allows the most change (`Max`), the least (`Min`), or no scaling
-    in this direction at all (`Disabled`)."""
+    """Choice among several policies: the one that allows the most change (`Max`), the least (`Min`), or no scaling in
+    this direction at all (`Disabled`)."""
     policies: Annotated[list[ScalingPolicy], Field(min_length=1, max_length=BEHAVIOR_RULES)] | None = None
     """Limits on the rate of change; default: none beyond the action's own of two steps an interval."""
 

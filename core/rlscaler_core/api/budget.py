@@ -31,11 +31,11 @@ MEMBERS = 100
 """Most entries in `spec.members`."""
 
 DEFAULT_RESOURCE = "nvidia.com/gpu"
-"""What is shared where a spec names no resource."""
+"""Resource of a budget whose spec names none."""
 
 
 class Lending(Model):
-    """What happens to a guaranteed share while its member does not ask for it."""
+    """Lending of a guaranteed share while its member does not ask for it."""
 
     enabled: bool = True
     """Others may borrow it; without that it stays free."""
@@ -51,23 +51,23 @@ class NodeSelection(Model):
 
 
 class AmountFrom(Model):
-    """Where the amount is counted."""
+    """Source of a counted amount."""
 
     nodes: NodeSelection
-    """What these nodes have of the resource for pods, less what pods hold there that are of no member. A node counts
-    while it is Ready; of one that takes no new pods, what members hold there."""
+    """Allocatable resource of these nodes, less the requests of pods that are of no member. A node counts while it is
+    Ready; of a cordoned one only the requests of members' pods count."""
 
 
 class Resource(Model):
     """An amount of one resource."""
 
     name: ResourceName
-    """What is shared. With `amountFrom`, or where a replica's units are read from pod templates, it is a resource of
-    nodes, else a name for people."""
+    """Name of the shared resource. With `amountFrom`, or where a replica's units are read from pod templates, it is a
+    resource of nodes, else a name for people."""
     amount: Units | None = None
-    """How much of it all members have together."""
+    """Amount of the resource that all members have together."""
     amount_from: AmountFrom | None = None
-    """Count that instead of stating it."""
+    """Nodes to count the amount on, instead of stating it."""
 
     rules = (
         Rule(
@@ -80,15 +80,15 @@ class Resource(Model):
 
 
 class BudgetSpec(Model):
-    """How much there is, and who shares it how."""
+    """Amount, members and sharing rule of the budget."""
 
     resource: ResourceName | None = None
-    """What is shared; a replica takes `unitsPerReplica` of it. With `amountFrom` it is a resource of nodes, else a name
-    for people. Default: `nvidia.com/gpu`."""
+    """Name of the shared resource; a replica takes `unitsPerReplica` of it. With `amountFrom` it is a resource of
+    nodes, else a name for people. Default: `nvidia.com/gpu`."""
     amount: Units | None = None
-    """How much of it all members have together."""
+    """Amount of the resource that all members have together."""
     amount_from: AmountFrom | None = None
-    """Count that instead of stating it."""
+    """Nodes to count the amount on, instead of stating it."""
     resources: (
         Annotated[list[Resource], Field(min_length=1, max_length=RESOURCES, json_schema_extra=MAP_BY_NAME)] | None
     ) = None
@@ -97,13 +97,13 @@ class BudgetSpec(Model):
     pool: Literal["gpu", "cpu"] = "gpu"
     """The pool of each member whose replicas take it."""
     arbiter: Literal["MaxMinFair", "Priority"] = "MaxMinFair"
-    """How what is not guaranteed is shared: `MaxMinFair` gives the next replica to the member that has least for its
-    weight, of several resources by its dominant share: the largest part of the amount of any of them; `Priority` serves
-    higher priorities first, and equal ones by weight."""
+    """Sharing of the amount that is not guaranteed: `MaxMinFair` gives the next replica to the member that has least
+    for its weight, of several resources by its dominant share: the largest part of the amount of any of them;
+    `Priority` serves higher priorities first, and equal ones by weight."""
     interval_seconds: Annotated[int, Field(ge=5, le=300)] = 15
-    """Seconds of one interval of `lending.reclaimIntervals`; grants follow what is asked for at every tick."""
+    """Seconds of one interval of `lending.reclaimIntervals`; grants follow the requests of every tick."""
     lending: Lending = Lending()
-    """What happens to a guaranteed share while its member does not ask for it."""
+    """Lending of a guaranteed share while its member does not ask for it."""
     members: Annotated[
         list[MemberShare],
         Field(
@@ -112,7 +112,7 @@ class BudgetSpec(Model):
             json_schema_extra=MAP_BY_NAME,
         ),
     ]
-    """Who shares it."""
+    """Members that share the amount."""
 
     rules = (
         Rule(
@@ -179,9 +179,9 @@ class BudgetSpec(Model):
     def overcommitted(self) -> str:
         """The first resource of which guarantees are more than its stated amount; empty where there is none."""
         terms = [self.terms(share) for share in self.members]
-        for number, one in enumerate(self.shared):
-            if one.amount is not None and sum(each[number].guaranteed for each in terms) > one.amount:
-                return one.name
+        for number, resource in enumerate(self.shared):
+            if resource.amount is not None and sum(each[number].guaranteed for each in terms) > resource.amount:
+                return resource.name
         return ""
 
     def terms(self, share: MemberShare) -> tuple[Terms, ...]:
@@ -191,8 +191,8 @@ class BudgetSpec(Model):
             return (terms_of(share, units),)
         if share.resources is None:
             return tuple(Terms(None, 0.0, math.inf) for _ in self.resources)
-        stated = {one.name: terms_of(one, one.units_per_replica) for one in share.resources}
-        return tuple(stated.get(one.name, NOTHING) for one in self.resources)
+        stated = {resource.name: terms_of(resource, resource.units_per_replica) for resource in share.resources}
+        return tuple(stated.get(resource.name, NOTHING) for resource in self.resources)
 
 
 class RLScalingBudget(Model):
@@ -205,9 +205,9 @@ class RLScalingBudget(Model):
     metadata: Metadata = Metadata()
     """Standard object's metadata."""
     spec: BudgetSpec
-    """How much there is, and who shares it how."""
+    """Amount, members and sharing rule of the budget."""
     status: BudgetStatus = BudgetStatus()
-    """What the operator granted; written by the operator only."""
+    """Grants; written by the operator only."""
 
 
 def parse_budget(body: Mapping[str, Any]) -> RLScalingBudget:

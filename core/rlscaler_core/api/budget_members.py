@@ -1,4 +1,4 @@
-"""Who shares an RLScalingBudget, and on which terms."""
+"""Members of an RLScalingBudget, and their terms."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Units = Annotated[float, Field(ge=0, le=1_000_000_000)]
 """An amount of a resource."""
 
 UnitsPerReplica = Annotated[float, Field(gt=0, le=1_000_000)]
-"""What one replica takes of a resource."""
+"""Units of a resource that one replica takes."""
 
 ResourceName = Annotated[str, Field(min_length=1, max_length=316)]
 """Name of a resource of nodes, such as `cpu`, or a name for people."""
@@ -29,7 +29,7 @@ class Terms(NamedTuple):
     """The terms of a member for one resource of its budget."""
 
     units: float | None
-    """What a replica takes; 0 = nothing, None = what the pod template requests."""
+    """Units that a replica takes; 0 = none, None = the request of the pod template."""
     guaranteed: float
     ceiling: float
     """inf = any"""
@@ -53,12 +53,12 @@ class ResourceShare(Model):
     name: ResourceName
     """One of `spec.resources`."""
     units_per_replica: UnitsPerReplica | None = None
-    """How much of it one replica of the pool takes; default: what the pod template of the pool's target requests."""
+    """Amount that one replica of the pool takes; default: the request of the pod template of the pool's target."""
     guaranteed: Units | None = None
-    """What each policy has whenever it asks for it; default: 0. A guarantee is the whole replicas for which the
+    """Amount that each policy has whenever it asks for it; default: 0. A guarantee is the whole replicas for which the
     guarantees of all resources are enough, so it is stated for each of them or for none."""
     ceiling: Units | None = None
-    """What each policy has at most; default: the whole amount."""
+    """Largest amount of each policy; default: the whole amount."""
 
     rules = (_CEILING,)
 
@@ -73,18 +73,18 @@ class MemberShare(Model):
     match_labels: dict[LabelName, Label] = Field(default_factory=dict, max_length=16)
     """Labels that a policy must have; default: any. Of several entries that select a policy the first one counts."""
     units_per_replica: UnitsPerReplica | None = None
-    """How much of the resource one replica of the pool takes, such as 2 where its pods ask for two GPUs; default: 1."""
+    """Amount of the resource that one replica of the pool takes, such as 2 where pods request two GPUs; default: 1."""
     guaranteed: Units | None = None
-    """What each policy has whenever it asks for it; default: 0."""
+    """Amount that each policy has whenever it asks for it; default: 0."""
     ceiling: Units | None = None
-    """What each policy has at most; default: the whole amount."""
+    """Largest amount of each policy; default: the whole amount."""
     resources: (
         Annotated[list[ResourceShare], Field(min_length=1, max_length=RESOURCES, json_schema_extra=MAP_BY_NAME)] | None
     ) = None
     """With `spec.resources`, in place of the three above: the share in each resource that a replica takes. Default: all
     of `spec.resources`, as the pod template requests them, with no guarantee."""
     weight: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
-    """Share of what is not guaranteed, against the other members' weights."""
+    """Share of the amount that is not guaranteed, against the other members' weights."""
     priority: Annotated[int, Field(ge=-1000, le=1000, json_schema_extra={"format": "int32"})] = 0
     """For the arbiter `Priority`: the higher goes first."""
 
@@ -111,7 +111,7 @@ class MemberShare(Model):
         return (self.units_per_replica, self.guaranteed, self.ceiling) != (None, None, None)
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Say whether a policy of this namespace and with these labels is a member."""
+        """Return whether a policy of this namespace and with these labels is a member."""
         there = all(labels.get(name) == value for name, value in self.match_labels.items())
         return there and self.namespace in (None, namespace)
 

@@ -1,4 +1,4 @@
-"""The status of an RLScalingBudget: what the operator granted."""
+"""The status of an RLScalingBudget: the operator's grants."""
 
 from __future__ import annotations
 
@@ -48,12 +48,11 @@ class MemberStatus(Reported):
     because: Word | None = None
     """Whose guarantee it is, as namespace/name."""
     would_be_granted: Count | None = None
-    """Replicas that it would be granted if it acted; absent where it acts, and where it is not known what it would ask
-    for."""
+    """Replicas that it would be granted if it acted; absent where it acts, and where its request is not known."""
 
 
 class ResourceStatus(Reported):
-    """One resource of several, and what of it is granted."""
+    """One resource of several, and the granted part of it."""
 
     name: Word
     """Name of the resource."""
@@ -72,7 +71,7 @@ class ResourceStatus(Reported):
 
 
 class BudgetStatus(Reported):
-    """What the operator granted."""
+    """Grants of the operator."""
 
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
     """Generation of the spec that was shared by."""
@@ -80,8 +79,8 @@ class BudgetStatus(Reported):
     """Units granted of the amount of each resource, and those of them beyond guarantees, such as `nvidia.com/gpu 14/16
     (5 borrowed), cpu 96/128`."""
     resources: list[ResourceStatus] = Field(default_factory=list, max_length=RESOURCES, json_schema_extra=MAP_BY_NAME)
-    """With `spec.resources`: what there is of each, and what of it is granted. Without it the fields of the one
-    resource stand below."""
+    """With `spec.resources`: amount and granted part of each resource. Without it the fields of the one resource stand
+    below."""
     amount: Annotated[float, Field(ge=0)] | None = None
     """Units that are shared."""
     round: Count | None = None
@@ -108,7 +107,7 @@ class BudgetStatus(Reported):
     guarantees that are asked for. `AmountKnown`, with `amountFrom`: it could be counted."""
 
     def of(self, resource: str) -> ResourceStatus | None:
-        """What is said of a resource; what is said of the only one where they are not listed. None = nothing."""
+        """Return the status of a resource, or that of the only one where they are not listed; None = there is none."""
         if self.resources or self.amount is None:
-            return next((one for one in self.resources if one.name == resource), None)
+            return next((status for status in self.resources if status.name == resource), None)
         return ResourceStatus.model_construct(name=resource, **{name: getattr(self, name) for name in OF_ONE})

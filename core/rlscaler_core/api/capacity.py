@@ -1,4 +1,4 @@
-"""What the load of a service is counted in, and how much of it one replica carries: `spec.capacity`."""
+"""Unit of a service's load and capacity of one replica: `spec.capacity`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Carried = Annotated[float, Field(gt=0, le=1_000_000)]
 
 
 class PerReplica(Model):
-    """What one ready replica of each pool carries."""
+    """Capacity of one ready replica of each pool."""
 
     gpu: Carried | None = None
     """Of the GPU pool; default: learned while utilization is 50 % or more."""
@@ -22,13 +22,13 @@ class PerReplica(Model):
 
 
 class Capacity(Model):
-    """What the load is counted in, and how much of it one replica carries."""
+    """Unit of the load, and capacity of one replica in it."""
 
     unit: UnitName = "requests"
     """`requests`: requests/s. `tokens`: tokens/s, of prompts and answers together, for requests that differ much in
     length; vLLM, SGLang and TGI count them. `concurrency`: requests that run or wait at the same time. A model of
     `policy` acts only for the units that its envelope names, the bundled network for requests."""
     per_replica: PerReplica | None = None
-    """What one ready replica carries, in requests/s, tokens/s or concurrent requests. Where it is left out it is
+    """Capacity of one ready replica, in requests/s, tokens/s or concurrent requests. Where it is left out it is
     learned, and until then nothing is scaled down. It excludes `targets.*.requestsPerSecond`, which is the same for the
     unit `requests`."""

@@ -25,7 +25,7 @@ MEANING = {
     CAPACITY_UNKNOWN: "what one replica can answer is unknown: nothing is scaled down, the floor goes by utilization",
     MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
 }
-"""What each type of condition means when it is True."""
+"""Meaning of each type of condition when it is True."""
 
 
 def find_condition(conditions: Iterable[Condition], type: str) -> Condition | None:
@@ -34,7 +34,7 @@ def find_condition(conditions: Iterable[Condition], type: str) -> Condition | No
 
 
 def is_true(conditions: Iterable[Condition], type: str) -> bool:
-    """Say whether the condition exists and holds."""
+    """Return whether the condition exists and holds."""
     condition = find_condition(conditions, type)
     return condition is not None and condition.status == "True"
 
@@ -49,7 +49,7 @@ def set_condition(
     generation: int | None = None,
     now: datetime | None = None,
 ) -> tuple[list[Condition], bool]:
-    """Give the conditions with this one added or replaced in place, and whether anything changed.
+    """Return the conditions with this one added or replaced in place, and whether anything changed.
 
     `lastTransitionTime` moves to `now` only when `status` changes.
     """
@@ -75,7 +75,7 @@ def set_condition(
 
 
 def remove_condition(conditions: Iterable[Condition], type: str) -> tuple[list[Condition], bool]:
-    """Give the conditions without this one, and whether it was there."""
+    """Return the conditions without this one, and whether it was there."""
     before = list(conditions)
     after = [condition for condition in before if condition.type != type]
     return after, len(after) != len(before)

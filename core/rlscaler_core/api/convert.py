@@ -28,18 +28,18 @@ RULE_KINDS = {"Pods": 1.0, "Percent": 2.0}
 SELECT_POLICIES = {"Max": 0, "Min": 1, "Disabled": 2}
 
 ASSUMED = make_params(1)
-"""What holds for a pool that is absent, and the cold start of one that was not measured yet."""
+"""Values of an absent pool, and the cold start of one that was not measured yet."""
 
 
 def to_params(
     spec: Spec, learned: Learned | None = None, off: Collection[str] = (), window_seconds: float = 0.0
 ) -> Params:
-    """Give one row of parameters.
+    """Return one row of parameters.
 
-    What the spec leaves open comes from `learned`; a capacity that is not known is NaN, and a cold start that was
-    not measured is the one that the bundled actors were trained around. An absent pool has `present` False, no
-    replicas and a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates; what
-    arrives in a stream is counted between two looks instead.
+    Fields that the spec leaves open come from `learned`; an unknown capacity is NaN, and a cold start that was not
+    measured is the one that the bundled actors were trained around. An absent pool has `present` False, no replicas and
+    a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates; the messages of a
+    stream are counted between two looks instead.
     """
     utilization = spec.guards.target_utilization
     return make_params(
@@ -69,7 +69,7 @@ def to_params(
 
 
 def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
-    """Give the columns that have one value a pool; what is left open or absent is as in `ASSUMED`."""
+    """Return the columns that have one value a pool; open fields and absent pools are as in `ASSUMED`."""
     columns = {
         name: getattr(ASSUMED, name)[0].copy()
         for name in ("min_replicas", "max_replicas", "cost_per_hour", "requests_per_second", "cold_start_seconds")
@@ -82,10 +82,10 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
         for name in ("min_replicas", "max_replicas", "cost_per_hour"):
             columns[name][index] = getattr(target, name)
         columns["step_size"][index] = target.step
-        found = getattr(learned, pool, None) or LearnedPool()
+        own = getattr(learned, pool, None) or LearnedPool()
         for name, values in (
-            ("requests_per_second", (found.carried(spec.capacity.unit), spec.per_replica(pool))),
-            ("cold_start_seconds", (found.cold_start_seconds, target.cold_start_seconds)),
+            ("requests_per_second", (own.carried(spec.capacity.unit), spec.per_replica(pool))),
+            ("cold_start_seconds", (own.cold_start_seconds, target.cold_start_seconds)),
         ):
             for value in values:
                 if value is not None:
@@ -97,7 +97,7 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
 
 
 def _behavior(behavior: Behavior | None) -> dict[str, NDArray[Any]]:
-    """Give windows (2,), rules (2, BEHAVIOR_RULES, 3) and select policies (2,); the directions are up, down."""
+    """Return windows (2,), rules (2, BEHAVIOR_RULES, 3) and select policies (2,); the directions are up, down."""
     windows, select = np.zeros(2), np.zeros(2, np.int32)
     rules = np.zeros((2, BEHAVIOR_RULES, 3))
     directions: list[ScalingRules | None] = [] if behavior is None else [behavior.scale_up, behavior.scale_down]

@@ -16,9 +16,9 @@ class Problem:
     field: str
     """Path of the field, such as `spec.targets.gpu.minReplicas`."""
     value: Any
-    """What was found there; `MISSING` where nothing was."""
+    """Value of the field; `MISSING` where there is none."""
     message: str
-    """What is wrong and what to do about it."""
+    """The error and its remedy."""
 
     def __str__(self) -> str:
         shown = "" if self.value is MISSING or isinstance(self.value, dict | list) else f" = {self.value!r}"

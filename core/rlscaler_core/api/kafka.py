@@ -16,7 +16,7 @@ MECHANISMS = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 class SASL(Model):
-    """How the operator identifies itself to the brokers."""
+    """Credentials of the operator for the brokers."""
 
     mechanism: MECHANISMS = "SCRAM-SHA-512"
     """SASL mechanism; `PLAIN` sends the password as it is, so use it with `tls`."""
@@ -55,7 +55,7 @@ class Kafka(Model):
 
 
 class Source(Model):
-    """What the load and its delay are read from, in place of the series of `metrics`."""
+    """Source of the load and its delay, in place of the series of `metrics`."""
 
     kafka: Kafka
     """Topics and the consumer group whose members the targets' pods are."""

@@ -20,7 +20,7 @@ FrontDoorName = Literal["knative", "istio", "envoy", "nginx", "traefik", "epp"]
 """Gateways and proxies in front of a service whose series are known."""
 
 PresetName = Literal[ServerName, FrontDoorName]
-"""What may count the requests, other than a service that exports the series of this project."""
+"""Presets for sources of request counts, other than a service that exports the series of this project."""
 
 COUNT_TOKENS = ("vllm", "sglang", "tgi")
 """Presets with counters of tokens and of requests."""
@@ -54,7 +54,7 @@ class BasicAuth(Model):
 
 
 class TLS(Model):
-    """What TLS to a server is checked with, and the client's own certificate (mTLS)."""
+    """CA that TLS to a server is checked with, and the client's own certificate (mTLS)."""
 
     ca: SecretKey | None = None
     """Key that holds the certificate authorities in PEM; default: those of the operator's system."""
@@ -74,7 +74,7 @@ class TLS(Model):
 
 
 class PrometheusAuth(Model):
-    """How the operator identifies itself to Prometheus."""
+    """Credentials of the operator for Prometheus."""
 
     bearer_token: SecretKey | None = None
     """Key that holds a bearer token; not together with `basic`."""
@@ -111,17 +111,17 @@ class Metrics(Model):
     max_age_seconds: Annotated[int, Field(ge=5, le=3600)] = 60
     """Age, in seconds, of the newest raw sample above which a signal counts as unknown."""
     preset: PresetName | None = None
-    """Whose series are read: those of a model server (`vllm`, `sglang`, `rayserve`, `llamacpp`, `tgi`, `triton`,
-    `torchserve`) or of what stands in front of the service (`knative`, `istio`, `envoy`, `nginx`, `traefik`, `epp`);
-    default: the series `inference_*` that docs/metrics.md describes."""
+    """Source of the series: a model server (`vllm`, `sglang`, `rayserve`, `llamacpp`, `tgi`, `triton`, `torchserve`) or
+    a proxy in front of the service (`knative`, `istio`, `envoy`, `nginx`, `traefik`, `epp`); default: the series
+    `inference_*` that docs/metrics.md describes."""
     front_door: FrontDoorName | None = None
-    """Beside the preset of a model server: what requests and latencies are counted by, in place of the server."""
+    """Beside the preset of a model server: the proxy that counts requests and latencies, in place of the server."""
     service: (
         Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?$")]
         | None
     ) = None
-    """Value of the label `service` on the inference metrics, or what a preset finds the service by; default: the
-    policy's own name."""
+    """Value of the label `service` on the inference metrics, or of the label by which a preset finds the service;
+    default: the policy's own name."""
     queries: dict[QueryName, Query] = Field(default_factory=dict, max_length=6)
     """PromQL that replaces the query of a signal, built in or of the preset; each must give one sample in the signal's
     unit. The administrator may forbid them, or have them kept to this namespace. The age is that of the raw sample

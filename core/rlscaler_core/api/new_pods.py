@@ -1,4 +1,4 @@
-"""How large new pods begin: `status.newPods`, which `admission/new-pods.yaml` reads in the API server."""
+"""Requests of new pods: `status.newPods`, which `admission/new-pods.yaml` reads in the API server."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pydantic import Field
 from rlscaler_core.api.base import Reported, Word
 
 Requirement = Annotated[str, Field(min_length=1, max_length=1024)]
-"""What a selector asks of one label: `a=b|c`, `a!=b|c`, `a` or `!a`."""
+"""One requirement of a label selector: `a=b|c`, `a!=b|c`, `a` or `!a`."""
 
 
 class NewPodSize(Reported):
-    """Which new pods of a pool are sized, and what their container asks for."""
+    """New pods of a pool that are sized, and the requests of their container."""
 
     deployment: Word | None = None
     """The Deployment whose ReplicaSets make the pods; absent for a target of another kind."""
     labels: Annotated[list[Requirement], Field(min_length=1, max_length=32)] | None = None
-    """What the selector of a target of another kind asks of the pods' labels: `a=b|c`, `a!=b|c`, `a` or `!a`."""
+    """Requirements that the selector of a target of another kind has for pod labels: `a=b|c`, `a!=b|c`, `a` or `!a`."""
     container: Word | None = None
     """The container that is sized; absent: the pods' only one."""
     cpu: Word | None = None
-    """The CPU request that it begins with, such as `500m`; absent: what the template says."""
+    """The CPU request that it begins with, such as `500m`; absent: that of the template."""
     memory: Word | None = None
-    """The memory request that it begins with, such as `768Mi`; absent: what the template says."""
+    """The memory request that it begins with, such as `768Mi`; absent: that of the template."""
     least_memory: Word | None = None
     """The memory below which the template's request is not lowered; absent: it is not lowered at all."""
 
 
 class NewPodSizes(Reported):
-    """How large new pods begin; of a pool that is absent they begin as their template says."""
+    """Requests of new pods; those of an absent pool begin with the requests of their template."""
 
     gpu: NewPodSize | None = None
     """The pods of the GPU pool."""

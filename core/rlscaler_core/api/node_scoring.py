@@ -31,17 +31,17 @@ LabelValue = Annotated[str, Field(max_length=63, pattern=f"^({_WORD})?$")]
 
 
 def _is_key(name: str) -> bool:
-    """Say whether Kubernetes takes it as the name of a label."""
+    """Return whether Kubernetes takes it as the name of a label."""
     return re.fullmatch(_KEY, name) is not None and name.find("/") <= _LONGEST_PREFIX
 
 
 class Requirement(Model):
-    """What one label has to be."""
+    """Requirement on one label."""
 
     key: LabelKey
     """Name of the label."""
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    """How the label and `values` belong together; `NotIn` holds without the label too."""
+    """Relation of the label to `values`; `NotIn` holds without the label too."""
     values: list[LabelValue] = Field(default_factory=list, max_length=64)
     """Values for `In` and `NotIn`; none for the others."""
 
@@ -61,7 +61,7 @@ class Requirement(Model):
     )
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Say whether labels are as required."""
+        """Return whether labels are as required."""
         if self.operator in ("Exists", "DoesNotExist"):
             return (self.key in labels) == (self.operator == "Exists")
         return (labels.get(self.key) in self.values) == (self.operator == "In")
@@ -88,13 +88,13 @@ class Selector(Model):
     )
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Say whether an object with these labels is selected."""
+        """Return whether an object with these labels is selected."""
         there = all(labels.get(name) == value for name, value in self.match_labels.items())
         return there and all(one.holds(labels) for one in self.match_expressions)
 
 
 class NodeScoringSpec(Model):
-    """Which pods, and what holds for them."""
+    """Selected pods, and the scoring of nodes for them."""
 
     namespace_selector: Selector | None = None
     """Labels of the namespaces of the pods; default: all namespaces. Each namespace has its name in
@@ -104,8 +104,8 @@ class NodeScoringSpec(Model):
     priority: Annotated[int, Field(ge=-1_000_000, le=1_000_000, json_schema_extra={"format": "int32"})] = 0
     """Of several that select a pod the one with the highest acts, of equals the first by name."""
     policy: Literal["EE", "LB", "EL", "GPU"] | None = None
-    """What nodes are scored for: `EE` few nodes in use, `LB` equal load, `EL` near the users and then few nodes, `GPU`
-    little fragmentation of GPUs; default: that of the server."""
+    """Aim of the scores: `EE` few nodes in use, `LB` equal load, `EL` near the users and then few nodes, `GPU` little
+    fragmentation of GPUs; default: that of the server."""
     latency_soft_constraint_milliseconds: Milliseconds | None = None
     """`EL` prefers nodes below this latency; default: no such limit."""
     latency_hard_constraint_milliseconds: Milliseconds | None = None
@@ -144,13 +144,13 @@ class NodeScoringSpec(Model):
     )
 
     def selects(self, namespace: Mapping[str, str], pod: Mapping[str, str]) -> bool:
-        """Say whether a pod with the labels `pod`, in a namespace with the labels `namespace`, is selected."""
+        """Return whether a pod with the labels `pod`, in a namespace with the labels `namespace`, is selected."""
         pairs = ((self.namespace_selector, namespace), (self.pod_selector, pod))
         return all(selector is None or selector.selects(labels) for selector, labels in pairs)
 
 
 class NodeScoringPolicy(Model):
-    """How nodes are scored for pods that it selects, where neither the pod nor its namespace has an annotation."""
+    """Scoring of nodes for the pods that it selects, where neither the pod nor its namespace has an annotation."""
 
     api_version: Literal["rlscaler.io/v1alpha1"] = "rlscaler.io/v1alpha1"
     """Group and version of this representation of the object."""
@@ -159,7 +159,7 @@ class NodeScoringPolicy(Model):
     metadata: Metadata = Metadata()
     """Standard object's metadata."""
     spec: NodeScoringSpec
-    """Which pods, and what holds for them."""
+    """Selected pods, and the scoring of nodes for them."""
 
 
 def parse_node_scoring(body: Mapping[str, Any]) -> NodeScoringPolicy:

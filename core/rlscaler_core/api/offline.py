@@ -1,4 +1,4 @@
-"""What a policy says about its service, for tools that work without a cluster, such as training for one service."""
+"""The parameters in a policy file, for tools that work without a cluster, such as training for one service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class OfflinePolicy:
     name: str
     namespace: str
     params: Params
-    """Parameters of one row, with what was learned (in the status)."""
+    """Parameters of one row, with the learned values of the status."""
 
     objective: float
     """Share of the requests, in %, that are to be answered within the SLO."""
@@ -40,7 +40,7 @@ class OfflinePolicy:
 
 
 def read_policy(path: Path) -> OfflinePolicy:
-    """Read what the one RLScalingPolicy in a YAML file says about its service, as `read_object` does."""
+    """Read the only RLScalingPolicy in a YAML file, as `read_object` does."""
     return about(read_object(path)[1])
 
 
@@ -55,17 +55,17 @@ def read_object(path: Path) -> tuple[dict[str, Any], RLScalingPolicy]:
         raise ValueError(f"{path}: {error.strerror}; name a file with an {KIND}") from error
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from error
-    found = [body for body in documents if isinstance(body, dict) and body.get("kind") == KIND]
-    if len(found) != 1:
-        raise ValueError(f"{path}: holds {len(found)} objects of kind {KIND}; exactly one is needed")
-    metadata = found[0].get("metadata")
+    policies = [body for body in documents if isinstance(body, dict) and body.get("kind") == KIND]
+    if len(policies) != 1:
+        raise ValueError(f"{path}: holds {len(policies)} objects of kind {KIND}; exactly one is needed")
+    metadata = policies[0].get("metadata")
     if not isinstance(metadata, dict) or not metadata.get("name"):
         raise ValueError(f"{path}: metadata.name is missing: give the {KIND} a name")
-    return found[0], parse(found[0])
+    return policies[0], parse(policies[0])
 
 
 def about(policy: RLScalingPolicy) -> OfflinePolicy:
-    """What an object says about its service."""
+    """Return the service parameters of an object."""
     learned, fallback = policy.status.learned, policy.spec.fallback.replicas
     return OfflinePolicy(
         name=policy.metadata.name,
@@ -90,7 +90,7 @@ def _replicas(policy: RLScalingPolicy) -> tuple[int, int] | None:
 
 
 def _assumed(policy: RLScalingPolicy) -> list[str]:
-    params, found = to_params(policy.spec, policy.status.learned), []
+    params, assumed = to_params(policy.spec, policy.status.learned), []
     for index, pool in enumerate(POOLS):
         target = policy.spec.targets.pool(pool)
         if target is None:
@@ -98,5 +98,5 @@ def _assumed(policy: RLScalingPolicy) -> list[str]:
         for field, column in _GIVEN.items():
             learned = getattr(getattr(policy.status.learned, pool, None), column, None)
             if column not in target.model_fields_set and learned is None:
-                found.append(f"targets.{pool}.{field} = {getattr(params, column)[0, index]:g}")
-    return found
+                assumed.append(f"targets.{pool}.{field} = {getattr(params, column)[0, index]:g}")
+    return assumed

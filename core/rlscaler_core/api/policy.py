@@ -41,9 +41,9 @@ class RLScalingPolicy(Model):
     metadata: Metadata = Metadata()
     """Standard object's metadata."""
     spec: Spec
-    """How the replicas of the service are scaled."""
+    """Scaling of the service's replicas."""
     status: Status = Status()
-    """What the operator found and did; written by the operator only."""
+    """Observations and actions of the operator; written by the operator only."""
 
     @property
     def service(self) -> str:
@@ -54,7 +54,7 @@ class RLScalingPolicy(Model):
 def parse(body: Mapping[str, Any]) -> RLScalingPolicy:
     """Parse the policy in `body`, an object as the API server returns it.
 
-    What is wrong in the status is dropped with a warning, since only the operator writes it.
+    Invalid fields of the status are dropped with a warning, since only the operator writes it.
 
     Raises:
         InvalidPolicy: with the path, the value and the remedy of every wrong field.
@@ -126,7 +126,7 @@ def _suggestion(location: tuple[int | str, ...], name: str) -> str:
 
 
 def _child(model: Any, alias: str) -> Any:
-    """Give the model of the field `alias`; None where there is none."""
+    """Return the model of the field `alias`; None where there is none."""
     for key, field in getattr(model, "model_fields", {}).items():
         if alias in (key, field.alias):
             parts = (field.annotation, *getattr(field.annotation, "__args__", ()))

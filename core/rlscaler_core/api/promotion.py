@@ -1,4 +1,4 @@
-"""How a policy compares with what runs without it, day by day: `status.promotion` of RLScalingPolicy v1alpha1."""
+"""Comparison of a policy with the scaling that runs without it: `status.promotion` of RLScalingPolicy v1alpha1."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EVIDENCE_DAYS = 91
 
 
 class MeasuredDay(Reported):
-    """What was measured on a day beside what the model made of the replicas that really ran."""
+    """Measurements of a day beside the model's figures for the replicas that really ran."""
 
     requests: Annotated[float, Field(ge=0)]
     """Requests received."""
@@ -35,21 +35,21 @@ class EvidenceDay(Reported):
     """One day (UTC) of the comparison; today's still grows."""
 
     date: Annotated[str, Field(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
-    """Which."""
+    """Date of the day, in UTC."""
     hours: Annotated[float, Field(ge=0)]
     """Hours that were compared."""
     requests: Annotated[float, Field(ge=0)]
     """Requests that arrived."""
     cost: Annotated[float, Field(ge=0)]
-    """What the policy's replicas cost, in currency units."""
+    """Cost of the policy's replicas, in currency units."""
     other_cost: Annotated[float, Field(ge=0)]
-    """What the other side's replicas cost."""
+    """Cost of the other side's replicas."""
     late: Annotated[float, Field(ge=0)]
     """Requests that were late under the policy, by the model."""
     other_late: Annotated[float, Field(ge=0)]
     """Requests that were late on the other side, by the model."""
     measured: MeasuredDay | None = None
-    """How the model compares with what was measured."""
+    """The model's figures beside measured ones."""
 
 
 class RegretInterval(Reported):
@@ -73,7 +73,7 @@ class Regret(Reported):
 
 
 class PromotionStatus(Reported):
-    """How the policy compares with what runs without it, and whether it may act."""
+    """Comparison of the policy with the scaling that runs without it, and whether the policy may act."""
 
     state: Literal["NotRequired", "Collecting", "Ready", "Promoted", "Demoted"]
     """`NotRequired` (acts without evidence), `Collecting` evidence, `Ready` (in Shadow: Auto would act), `Promoted`
@@ -85,12 +85,13 @@ class PromotionStatus(Reported):
     reason: Word | None = None
     """Why, in one CamelCase word."""
     message: Text | None = None
-    """What the evidence says."""
+    """Verdict of the evidence."""
     against: Literal["Running", "HPAFormula"] | None = None
-    """The other side: what really runs, or, while the policy acts, a virtual service that follows the HPA formula."""
+    """The other side: the replicas that really run or, while the policy acts, a virtual service under the HPA
+    formula."""
     regret: Regret | None = None
     """Of the days that count."""
     basis: Word | None = None
-    """What the evidence was collected for: model, service and SLO. Another one begins anew."""
+    """Basis of the evidence: model, service and SLO. Another basis begins anew."""
     evidence: list[EvidenceDay] = Field(default_factory=list, max_length=EVIDENCE_DAYS)
     """The comparison day by day, oldest first."""

@@ -30,7 +30,7 @@ def _compared(first: str, second: str, how: str) -> str:
 
 
 class SizeRange(Model):
-    """What one container may ask for of a resource."""
+    """Range of one container's request of a resource."""
 
     min: Quantity
     """The least that it asks for, such as `250m` cores or `512Mi`."""
@@ -78,7 +78,7 @@ class SizeRange(Model):
 
 
 class PodResources(Model):
-    """How large the pods of a target should be, and whether the operator acts on it. What has no range is not sized."""
+    """Requests of a target's pods, and whether the operator resizes pods. A resource without a range is not sized."""
 
     mode: Literal["Recommend", "InPlace"] = "Recommend"
     """`Recommend` shows the size in `status.podSizes` and changes nothing. `InPlace` also resizes the pods that run,

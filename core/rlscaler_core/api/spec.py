@@ -1,4 +1,4 @@
-"""What a user asks for: the spec of RLScalingPolicy v1alpha1."""
+"""The spec of RLScalingPolicy v1alpha1."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class SLO(Model):
     latency_milliseconds: Annotated[int, Field(ge=1, le=600_000)]
     """Milliseconds within which a request counts as answered well."""
     signal: SignalName = "endToEnd"
-    """Which latency that is: `endToEnd`, from the arrival of a request to its whole answer; `ttft`, to the first token
-    (presets `vllm`, `sglang`, `epp`); `tpot`, for each token after the first (presets `vllm`, `sglang`, `tgi`). A model
-    of `policy` acts only for the latencies that its envelope names, the bundled network for `endToEnd`."""
+    """Latency of the objective: `endToEnd`, from the arrival of a request to its whole answer; `ttft`, to the first
+    token (presets `vllm`, `sglang`, `epp`); `tpot`, for each token after the first (presets `vllm`, `sglang`, `tgi`).
+    A model of `policy` acts only for the latencies that its envelope names, the bundled network for `endToEnd`."""
     objective: Annotated[float, Field(ge=50, lt=100)] = 99
-    """% of the requests that should be answered within `latencyMilliseconds`, over 30 days: what the forecast rule,
-    training for this service and the verdicts of `promotion` go by. A model decides for the objective that it was
-    trained for: 99 the bundled one."""
+    """% of the requests that should be answered within `latencyMilliseconds`, over 30 days, for the forecast rule,
+    training for this service and the verdicts of `promotion`. A model decides for the objective that it was trained
+    for: 99 the bundled one."""
     error_budget: Literal["Steer", "Observe"] = "Steer"
-    """`Steer`: what a late request is worth to the forecast rule follows what is left of the late requests that
-    `objective` allows over 30 days, within bounds and slowly; `Observe`: it is shown only, and the price stays."""
+    """`Steer`: the forecast rule's price of a late request follows the share that is left of the late requests that
+    `objective` allows over 30 days, within bounds and slowly; `Observe`: the share is only shown, the price stays."""
     percentile: Annotated[float, Field(ge=50, lt=100)] = 95
     """Percentile of the latency that `status.latency` shows. Decisions go by the 95th whatever is shown."""
 
@@ -125,7 +125,7 @@ class PoolReplicas(Model):
 
 
 class Fallback(Model):
-    """What acts where a required signal stays unknown, the actor fails, or the service is outside the envelope that the
+    """Scaling where a required signal stays unknown, the actor fails, or the service is outside the envelope that the
     model was trained for."""
 
     behavior: Literal["forecastRule", "hpaFormula", "currentReplicas", "currentReplicasIfHigher", "static"] = (
@@ -190,21 +190,21 @@ class Guards(Model):
     budget_per_hour: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
     """The most that both pools may cost, in currency units per hour; `minReplicas` wins over it; default: no limit."""
     pending_seconds: Annotated[int, Field(ge=1, le=7200)] | None = None
-    """Seconds that a pod may be pending before it counts as stuck and the other pool takes what it would have carried;
-    default: twice the cold start."""
+    """Seconds that a pod may be pending before it counts as stuck and the other pool takes its load; default: twice the
+    cold start."""
 
 
 class Promotion(Model):
-    """What a policy must show in Shadow before Auto acts."""
+    """Evidence from Shadow that Auto requires before it acts."""
 
     require: Literal["None", "Evidence"] = "None"
-    """`None`: Auto acts at once; `Evidence`: Auto acts once Shadow was measurably better than what ran before."""
+    """`None`: Auto acts at once; `Evidence`: Auto acts once Shadow was measurably better than the scaling before."""
     min_days: Annotated[int, Field(ge=1, le=90)] = 7
     """Days in Shadow that the evidence must cover."""
 
 
 class Spec(Model):
-    """How the replicas of one service are scaled."""
+    """Scaling of one service's replicas."""
 
     mode: Literal["Off", "Shadow", "Auto"] = "Shadow"
     """`Shadow` decides, scores and records but changes nothing; `Auto` acts; `"Off"` does neither (quote it: YAML reads
@@ -217,7 +217,7 @@ class Spec(Model):
     targets: Targets
     """The GPU and the CPU Deployment; one of the two may be left out."""
     capacity: Capacity = Capacity()
-    """What the load is counted in, and how much of it one replica carries; default: requests per second, as
+    """Unit of the load, and capacity of one replica in it; default: requests per second, as
     `targets.*.requestsPerSecond` says or as is learned."""
     slo: SLO
     """The service-level objective that replicas are bought for."""
@@ -234,19 +234,19 @@ class Spec(Model):
     """Limits on how fast replicas may change, in the fields of HorizontalPodAutoscaler v2; default: no window and no
     limit beyond two steps an action."""
     fallback: Fallback = Fallback()
-    """What acts where a required signal stays unknown, the actor fails, or the service is outside the model's
+    """Scaling where a required signal stays unknown, the actor fails, or the service is outside the model's
     envelope."""
     guards: Guards = Guards()
     """Limits around the actor that hold whatever it asks for."""
     promotion: Promotion = Promotion()
-    """What the policy must show in Shadow before Auto acts."""
+    """Evidence from Shadow that Auto requires before it acts."""
     restore_on_delete: bool = False
-    """Put replicas and traffic weights back to what they were before the first change when the policy is deleted."""
+    """Restore the replicas and traffic weights from before the first change when the policy is deleted."""
 
     rules = SPEC_RULES
 
     def per_replica(self, pool: str) -> float | None:
-        """What a replica of the pool `gpu` or `cpu` carries, in the unit of `capacity`; None: it is to be learned."""
+        """Return the capacity of a replica of the pool `gpu` or `cpu` in its unit; None: it is to be learned."""
         target = self.targets.pool(pool)
         if target is None:
             return None

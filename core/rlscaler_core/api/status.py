@@ -1,6 +1,6 @@
-"""What the operator reports: the status of RLScalingPolicy v1alpha1.
+"""The status of RLScalingPolicy v1alpha1.
 
-A field is absent where nothing is known; unknown is never written as 0.
+A field is absent where its value is not known; unknown is never written as 0.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Condition(Reported):
     reason: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")]
     """Why, in one CamelCase word."""
     message: Text = ""
-    """Why, for people: the object, the field and what to do."""
+    """Reason for people: the object, the field and the remedy."""
     last_transition_time: Time
     """When `status` last changed."""
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
@@ -66,7 +66,7 @@ class TargetStatus(Reported):
     starting: Count | None = None
     """Replicas that exist and are not ready yet."""
     desired: Count | None = None
-    """Replicas last decided upon; in Shadow what would have been asked for."""
+    """Replicas last decided upon; in Shadow those that would have been asked for."""
     summary: Word | None = None
     """`ready/desired`, for the table of `kubectl get`."""
 
@@ -105,7 +105,7 @@ class ObservationStatus(Reported):
     p95_latency: Signal | None = None
     """95th percentile of the latency in milliseconds."""
     throughput: Signal | None = None
-    """The load that arrives, rejected requests included, in % of what both pools carry at `maxReplicas`."""
+    """The load that arrives, rejected requests included, in % of the capacity of both pools at `maxReplicas`."""
     gpu_replicas: Signal | None = None
     """`spec.replicas` of the GPU Deployment."""
     cpu_replicas: Signal | None = None
@@ -119,14 +119,14 @@ class ObservationStatus(Reported):
 
 
 class Action(Reported):
-    """What the actor asked for, in steps; absent placement = no actor ran."""
+    """The actor's action, in steps; absent placement = no actor ran."""
 
     gpu: Annotated[int, Field(ge=-2, le=2)]
     """Steps by which the GPU replicas should move."""
     cpu: Annotated[int, Field(ge=-2, le=2)]
     """Steps by which the CPU replicas should move."""
     placement: PlacementName | None = None
-    """Which pool should be preferred."""
+    """Pool that the traffic should prefer."""
 
 
 class GuardStep(Reported):
@@ -146,7 +146,7 @@ class DecisionStatus(Reported):
     time: Time
     """When it was taken."""
     action: Action | None = None
-    """What the actor asked for; absent when no actor ran."""
+    """The actor's action; absent when no actor ran."""
     base: PoolCounts
     """Replicas that the action was added to."""
     desired: PoolCounts
@@ -158,12 +158,12 @@ class DecisionStatus(Reported):
 
 
 class LastDecision(DecisionStatus):
-    """The newest decision, with what each guard did to it."""
+    """The newest decision, with the change of each guard."""
 
     guards: list[GuardStep] = Field(default_factory=list, max_length=16)
     """Desired replicas after each stage of the shield."""
     result: Text | None = None
-    """What became of the write."""
+    """Result of the write."""
 
 
 class Weights(Reported):
@@ -196,7 +196,7 @@ class SLOStatus(Reported):
     """Replicas of the dearer pool that one percent of late requests is worth now; absent for a model that does not go
     by it."""
     price_factor: Annotated[float, Field(gt=0)]
-    """What the error budget has made of the price: 1 is as it is set."""
+    """Factor of the error budget on the price of lateness: 1 = the price as it is set."""
     requests: Annotated[float, Field(ge=0)]
     """Requests counted; after 15 days one counts for a third."""
     late: Annotated[float, Field(ge=0)]
@@ -222,9 +222,9 @@ class PlacementStatus(Reported):
     """The traffic split in force."""
 
     preference: PlacementName
-    """Which pool is preferred."""
+    """Pool that the traffic prefers."""
     factor: Annotated[float, Field(ge=1, le=4)] | None = None
-    """What it gets for each unit of its capacity, where the other gets 1; absent: 4."""
+    """Traffic that it gets for each unit of its capacity, where the other gets 1; absent: 4."""
     weights: Weights
     """Shares of the traffic, per mille."""
     http_route: Word | None = None
@@ -232,7 +232,7 @@ class PlacementStatus(Reported):
 
 
 class LearnedPool(Reported):
-    """What was learned about one pool where the spec leaves it open."""
+    """Learned values of one pool, for fields that the spec leaves open."""
 
     requests_per_second: Annotated[float, Field(gt=0)] | None = None
     """Requests per second that one replica answers, for the unit `requests`: lower confidence bound."""
@@ -246,9 +246,9 @@ class LearnedPool(Reported):
     """Observations behind it."""
 
     def carried(self, unit: UnitName) -> float | None:
-        """What a replica carries, in a unit; None where that was not learned."""
-        found: float | None = getattr(self, LEARNED_IN[unit])
-        return found
+        """Return the capacity of a replica, in a unit; None where it was not learned."""
+        capacity: float | None = getattr(self, LEARNED_IN[unit])
+        return capacity
 
 
 LEARNED_IN: dict[UnitName, str] = {
@@ -260,7 +260,7 @@ LEARNED_IN: dict[UnitName, str] = {
 
 
 class Learned(Reported):
-    """What was learned about both pools."""
+    """Learned values of both pools."""
 
     gpu: LearnedPool | None = None
     """About the GPU pool."""
@@ -269,7 +269,7 @@ class Learned(Reported):
 
 
 class CapacityStatus(Reported):
-    """What one replica carries, as it is decided by."""
+    """Capacity of one replica that decisions use."""
 
     unit: UnitName
     """`capacity.unit`."""
@@ -280,7 +280,7 @@ class CapacityStatus(Reported):
 
 
 class PodSizeStatus(Reported):
-    """What each pod of a pool should ask for."""
+    """Recommended requests of each pod of a pool."""
 
     cpu: Word | None = None
     """CPU request, such as `500m`; absent where it is not sized or too little was seen."""
@@ -289,18 +289,18 @@ class PodSizeStatus(Reported):
 
 
 class PodSizes(Reported):
-    """How large the pods should be, by what they used."""
+    """Recommended requests of the pods, from their usage."""
 
     gpu: PodSizeStatus | None = None
     """The pods of the GPU pool."""
     cpu: PodSizeStatus | None = None
     """The pods of the CPU pool."""
     seen: Annotated[str, Field(max_length=16_384)] | None = None
-    """What the pods were seen to use, in base64; it outlives the operator, and is renewed every 15 minutes."""
+    """Memory of the pods' usage, in base64; it outlives the operator, and is renewed every 15 minutes."""
 
 
 class Originals(Reported):
-    """What was found before the first change, for `restoreOnDelete`."""
+    """Replicas and weights before the first change, for `restoreOnDelete`."""
 
     time: Time
     """When it was recorded."""
@@ -320,7 +320,7 @@ class Expiry(Reported):
 
 
 class StabilizationPool(Reported):
-    """What `behavior` remembers about one pool."""
+    """Memory of `behavior` about one pool."""
 
     recommendations: list[Expiry] = Field(default_factory=list, max_length=EXPIRIES)
     """Recommendations within the stabilization windows."""
@@ -331,7 +331,7 @@ class StabilizationPool(Reported):
 
 
 class Stabilization(Reported):
-    """What `behavior` remembers across restarts of the operator."""
+    """Memory of `behavior` across restarts of the operator."""
 
     gpu: StabilizationPool | None = None
     """About the GPU pool."""
@@ -342,7 +342,7 @@ class Stabilization(Reported):
 
 
 class BudgetMembership(Reported):
-    """What the operator that shares a budget is told of this policy by the one that acts for it."""
+    """Report on this policy from the operator that acts for it to the one that shares an RLScalingBudget."""
 
     name: Word
     """The RLScalingBudget."""
@@ -353,11 +353,11 @@ class BudgetMembership(Reported):
     round: Count | None = None
     """`status.round` of the budget when its grant was read last; absent where none was read yet."""
     acts: bool
-    """Whether the policy keeps to its grant; one that does not act takes what runs."""
+    """Whether the policy keeps to its grant; one that does not act takes the replicas that run."""
 
 
 class Status(Reported):
-    """What the operator found and did; written by the operator only."""
+    """Observations and actions of the operator; written by the operator only."""
 
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})] | None = None
     """Generation of the spec that this status belongs to."""
@@ -368,34 +368,34 @@ class Status(Reported):
     cost_per_hour: Annotated[float, Field(ge=0)] | None = None
     """Cost of the replicas that exist now, in currency units per hour."""
     observation: ObservationStatus | None = None
-    """What the last decision was taken on."""
+    """Observations of the last decision."""
     latency: Latency | None = None
     """The latency at `slo.percentile`."""
     model: ModelStatus | None = None
     """The actor that decides; an older one where the condition `ModelOutdated` says so."""
     last_decision: LastDecision | None = None
-    """The newest decision, with what each guard did to it."""
+    """The newest decision, with the change of each guard."""
     history: list[DecisionStatus] = Field(default_factory=list, max_length=HISTORY)
     """The last decisions that changed something, newest first."""
     capacity: CapacityStatus | None = None
-    """What the load is counted in, and what one replica carries of it."""
+    """Unit of the load, and capacity of one replica in it."""
     learned: Learned | None = None
-    """What was learned about the pools where the spec leaves it open."""
+    """Learned values of the pools, for fields that the spec leaves open."""
     promotion: PromotionStatus | None = None
-    """How far the policy is on its way from Shadow to Auto."""
+    """Progress of the policy from Shadow to Auto."""
     placement: PlacementStatus | None = None
     """The traffic split in force."""
     originals: Originals | None = None
-    """What was found before the first change."""
+    """Replicas and weights before the first change."""
     forecaster: Annotated[str, Field(max_length=16_384)] | None = None
-    """What the forecaster learned of the load, in base64; it outlives the operator, and is renewed every 15 minutes."""
+    """Memory of the forecaster, in base64; it outlives the operator, and is renewed every 15 minutes."""
     pod_sizes: PodSizes | None = None
-    """How large the pods should be, where the spec has a range for it."""
+    """Recommended requests of the pods, where the spec has a range for them."""
     new_pods: NewPodSizes | None = None
-    """How large new pods begin: what is here is in force, where the administrator has allowed it."""
+    """Requests of new pods; they are in force where the administrator has allowed it."""
     slo: SLOStatus | None = None
-    """What is left of the error budget, and what a late request is worth for it; renewed every 15 minutes."""
+    """Rest of the error budget, and its factor on the price of a late request; renewed every 15 minutes."""
     stabilization: Stabilization | None = None
-    """What `behavior` remembers across restarts of the operator."""
+    """Memory of `behavior` across restarts of the operator."""
     budget: BudgetMembership | None = None
-    """What the policy asks of an RLScalingBudget that another shard shares; absent where one operator does both."""
+    """Request to an RLScalingBudget that another shard shares; absent where one operator does both."""

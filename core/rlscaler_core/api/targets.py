@@ -19,11 +19,11 @@ Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z
 ApiVersion = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^([-a-z0-9.]+/)?v[a-z0-9]+$")]
 
 DEPLOYMENT = ("apps/v1", "Deployment")
-"""API version and kind of what `deployment` names."""
+"""API version and kind of the objects that `deployment` names."""
 
 
 def reference(api_version: str, kind: str, name: str) -> str:
-    """Return what stands for an object among those of all kinds: a Deployment's name, and `kind.group/name` of others.
+    """Return a reference that is unique among objects of all kinds: a Deployment's name, `kind.group/name` of others.
 
     kubectl takes it as a resource, but for a Deployment, which is `deployment/name` there.
     """
@@ -60,7 +60,7 @@ class Target(Model):
     """Seconds from the creation of a pod until it is ready; default: learned from the pods that were seen to
     start."""
     resources: PodResources | None = None
-    """How large its pods should be, beside how many; default: nobody asks."""
+    """Sizing of its pods beside their number; default: none."""
 
     rules = (
         Rule(
@@ -96,7 +96,7 @@ class Target(Model):
 
     @property
     def reference(self) -> str:
-        """What stands for the object among those of all kinds; see the function `reference`."""
+        """Return a reference that is unique among objects of all kinds; see the function `reference`."""
         return reference(self.api_version, self.kind, self.object_name)
 
     @property
@@ -123,7 +123,7 @@ _NAMED = (
     "self.{pool}.kind + '/' + (has(self.{pool}.deployment) ? self.{pool}.deployment : "
     "has(self.{pool}.name) ? self.{pool}.name : '')"
 )
-"""CEL of what tells a target apart."""
+"""CEL of the reference of a target."""
 
 
 class Targets(Model):
