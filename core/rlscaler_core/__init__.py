@@ -1,1 +1,1 @@
-"""What operator and learning share: the decision function, the API models and the queueing model of a service."""
+"""Parts that operator and learning share: the decision function, the API models and the queueing model."""

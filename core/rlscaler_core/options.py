@@ -1,4 +1,4 @@
-"""What the options of all commands have in common: `-o`, and where a command writes."""
+"""Options that all commands share: `-o`, and the folder that a command writes to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_option(command: F) -> F:
-    """Give a command the option `-o` as all commands for users have it: for people, or JSON for programs.
+    """Add to a command the option `-o` of all commands for users: text for people, or JSON for programs.
 
     With `json` a command prints one document to standard output, and its progress to standard error.
     """
@@ -24,7 +24,7 @@ def output_option(command: F) -> F:
 
 
 def names_in(option: str, text: str) -> tuple[str, ...]:
-    """Give the names that the text of an option holds, separated by commas. Raises UsageError where there is none."""
+    """Return the names that the text of an option holds, separated by commas. Raises UsageError where there is none."""
     names = tuple(name for name in map(str.strip, text.split(",")) if name)
     if not names:
         raise click.UsageError(f"{option} {text!r}: names nothing; write names with commas between, or leave it out")
@@ -39,7 +39,7 @@ def writable(context: click.Context, parameter: click.Parameter, place: Path | N
     if place is None:
         return None
     whole = place.absolute()
-    there = next(one for one in (whole, *whole.parents) if one.exists())
+    there = next(parent for parent in (whole, *whole.parents) if parent.exists())
     if there != whole and not there.is_dir():
         raise click.BadParameter(f"{place}: {there} is a file, no folder: name another place", context, parameter)
     if not os.access(there, os.W_OK):

@@ -89,5 +89,5 @@ def _refuse_decided(live: Mapping[str, Any], config: Path | None) -> None:
 
 def _scalars(figures: Mapping[str, Any]) -> dict[str, float | None]:
     """Single numbers only; None where one is not known."""
-    found = {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
-    return {name: value if math.isfinite(value) else None for name, value in found.items()}
+    scalars = {name: float(value) for name, value in figures.items() if isinstance(value, int | float)}
+    return {name: value if math.isfinite(value) else None for name, value in scalars.items()}

@@ -101,11 +101,11 @@ def make_env(config: Mapping[str, Any], manifest: Manifest) -> Any:
 
 def _testbed() -> Callable[..., Any]:
     remedy = "install the development tools (make install), or name a cluster in --config"
-    found = list(entry_points(group=TESTBEDS, name="local"))
-    if not found:
+    points = list(entry_points(group=TESTBEDS, name="local"))
+    if not points:
         raise LiveError(f"--env cluster: nothing is installed that starts a cluster; {remedy}")
     try:
-        loaded: Callable[..., Any] = found[0].load()
+        loaded: Callable[..., Any] = points[0].load()
     except ModuleNotFoundError as error:
         raise LiveError(f"--env cluster needs the package '{error.name}': {remedy}") from error
     return loaded

@@ -75,13 +75,13 @@ class LiveAudit(Audit):
         self.found["load"].append(figures["dispatch_lag_p99_ms"])
 
     def invariants(self) -> list[Invariant]:
-        made = []
+        invariants = []
         for name, (statement, bound) in STATEMENTS.items():
             worst = max(self.found[name], default=float("inf"))
-            made.append(
+            invariants.append(
                 Invariant(name=name, statement=statement, holds=worst <= bound, checked=self.checked, worst=worst)
             )
-        return made
+        return invariants
 
     def reasons(self) -> list[str]:
         return [f"{item.statement} (deviation {item.worst:.3g})" for item in self.invariants() if not item.holds]
@@ -111,10 +111,10 @@ def play(settings: EvaluationSettings, kind: str, loaded: Sequence[Loaded], plac
     played = Played(settings, entries, Board(entries, settings.apart), audit)
     rows: dict[str, Scenarios] = {}
     for workload in settings.played:
-        made = folds_of(workload, settings)
-        played.workloads.append(describe(made, settings))
-        played.digests[workload] = digest(*(fold.scenarios for fold in made))
-        rows[workload] = made[0].scenarios
+        folds = folds_of(workload, settings)
+        played.workloads.append(describe(folds, settings))
+        played.digests[workload] = digest(*(fold.scenarios for fold in folds))
+        rows[workload] = folds[0].scenarios
     figures: dict[tuple[str, str], list[Json]] = {}
     for workload, scenarios in rows.items():
         for entry in live_entries(kind, loaded, workload):
@@ -147,7 +147,7 @@ def _episodes(
         "results": str(Path(place["results"]) / workload / entry.name) if place.get("results") else None,
     }
     env = make_env(place | changes, manifest)
-    made: list[Json] = []
+    figures: list[Json] = []
     record: Json = {}
     try:
         for row in range(len(scenarios)):
@@ -166,13 +166,13 @@ def _episodes(
             info["j"] = info["cost"] + LATE_WEIGHT * info["late_percent"]
             info["goodput_per_cost"] = info["goodput_rps"] / info["cost"]
             info["dispatch_lag_p99_ms"] = _lag_ms(begun["folder"])
-            made.append(info)
+            figures.append(info)
             watch.ended(workload, entry.name, info)
             if not record:
                 record = _record(env.timeline, info, begun["folder"], scenarios.rps[row], settings.duration_seconds)
     finally:
         env.close()
-    return made, record
+    return figures, record
 
 
 def _interval(controller: Contender | ActorLike, settings: EvaluationSettings) -> int:
@@ -198,9 +198,9 @@ def _lag_ms(folder: str | None) -> float:
     return float(json.loads(path.read_text())["dispatch_lag_p99_ms"] or 0.0) if path.is_file() else 0.0
 
 
-def _scores(made: list[Json], settings: EvaluationSettings) -> dict[str, Float]:
+def _scores(episodes: list[Json], settings: EvaluationSettings) -> dict[str, Float]:
     shape = settings.runs, settings.episodes
-    return {name: np.array([one[name] for one in made], np.float64).reshape(shape) for name in METRICS}
+    return {name: np.array([figures[name] for figures in episodes], np.float64).reshape(shape) for name in METRICS}
 
 
 def _record(timeline: list[Json], figures: Json, folder: str | None, rps: Float, seconds: int) -> Json:

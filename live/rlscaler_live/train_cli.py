@@ -237,7 +237,7 @@ _DEFAULT = click.core.ParameterSource.DEFAULT
 
 def _flag(name: str) -> str:
     context = click.get_current_context()
-    return next(one.opts[0] for one in context.command.params if one.name == name)
+    return next(parameter.opts[0] for parameter in context.command.params if parameter.name == name)
 
 
 def _tune_for_service(
@@ -290,9 +290,9 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
 
     now = datetime.now(UTC)
     begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
-    asked = prometheus.TimeRange.between(begin, end, prometheus.parse_duration(own["step"]))
+    stretch = prometheus.TimeRange.between(begin, end, prometheus.parse_duration(own["step"]))
     token = prometheus.read_token(own["bearer_token_file"]) if own["bearer_token_file"] else None
-    return prometheus.read_history(url, query, asked, token=token, fill=own["fill"]), query
+    return prometheus.read_history(url, query, stretch, token=token, fill=own["fill"]), query
 
 
 train = click.Command("train", params=[*general.params, *OWN], callback=_dispatch, help=HELP)

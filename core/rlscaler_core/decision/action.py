@@ -16,19 +16,19 @@ _GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD = slice(0, 5), slice(5, 10), slice(10, 13)
 
 
 def from_indices(indices: NDArray[np.integer]) -> Int:
-    """Turn indices (N, 3) of MultiDiscrete([5, 5, 3]) into deltas -2..2, -2..2 and the Placement (N, 3)."""
+    """Turn indices (N, 3) of MultiDiscrete([5, 5, 3]) into steps -2..2, -2..2 and the traffic preference (N, 3)."""
     action: Int = (indices - np.array([REACH, REACH, 0])).astype(np.int32)
     return action
 
 
 def to_indices(action: Int) -> Int:
-    """Turn deltas and Placement (N, 3) into indices: the inverse of `from_indices`."""
+    """Turn steps and traffic preference (N, 3) into indices: the inverse of `from_indices`."""
     indices: Int = (action + np.array([REACH, REACH, 0])).astype(np.int32)
     return indices
 
 
 def head_probabilities(logits: Float32) -> Float32:
-    """Give the probabilities (N, 13) that `logits` (N, 13) stand for: a softmax within each head."""
+    """Return the probabilities (N, 13) of `logits` (N, 13): a softmax within each head."""
     columns = np.array(logits.T, order="C")
     for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD):
         part = np.exp(columns[head] - columns[head].max(axis=0))
@@ -37,7 +37,7 @@ def head_probabilities(logits: Float32) -> Float32:
 
 
 def mask_absent(probabilities: Float32, present: Bool) -> Float32:
-    """Give `probabilities` (N, 13) with nothing but "no change" for pools that are not `present` (N, 2)."""
+    """Return `probabilities` (N, 13) with nothing but "no change" for pools that are not `present` (N, 2)."""
     if present.all():
         return probabilities
     masked = probabilities.copy()
@@ -47,14 +47,14 @@ def mask_absent(probabilities: Float32, present: Bool) -> Float32:
 
 
 def most_likely(probabilities: Float32) -> Int:
-    """Choose the most probable action of each head, (N, 3) deltas and Placement; of equal ones the first counts."""
+    """Return the most probable action of each head, (N, 3) steps and traffic preference; the first of equal ones."""
     columns = np.ascontiguousarray(probabilities.T)
     chosen = [columns[head].argmax(axis=0) for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD)]
     return from_indices(np.stack(chosen, axis=1))
 
 
 def one_hot(action: Int) -> Float32:
-    """Give probabilities (N, 13) that leave no choice but `action` (N, 3)."""
+    """Return probabilities (N, 13) that leave no choice but `action` (N, 3)."""
     probabilities = np.zeros((len(action), LOGITS), np.float32)
     offsets = np.array([0, HEADS[0], HEADS[0] + HEADS[1]])
     np.put_along_axis(probabilities, (to_indices(action) + offsets).astype(np.int64), 1.0, axis=1)
@@ -62,7 +62,7 @@ def one_hot(action: Int) -> Float32:
 
 
 PREFERENCE = np.array([[4.0, 1.0], [1.0, 1.0], [1.0, 4.0]])
-"""How much more a pool gets for each unit of its capacity, by Placement: prefer GPU, balanced, prefer CPU."""
+"""Relative traffic of (GPU, CPU) for a unit of capacity, by traffic preference: GPU, balanced, CPU."""
 
 WHOLE = 1000
 
@@ -71,9 +71,9 @@ def traffic_weights(ready: Int, rps: Float, placement: Int, last: Int, preferenc
     """Split the traffic: (N, 2) per mille, summing to 1000, in proportion to ready * rps * preference of each pool.
 
     `ready` (N, 2) are replicas, `rps` (N, 2) the requests/s that one of them answers, `placement` is (N,), `preference`
-    (N,) what the pool that it prefers gets for each unit of its capacity; None = as in `PREFERENCE`. A pool with no
-    ready pod gets 0 and one with a ready pod at least 1; with none ready at all, `last` (N, 2) stays. Where the
-    capacity of a pool is not known (NaN), every pod counts the same.
+    (N,) the factor of the preferred pool; None = as in `PREFERENCE`. A pool with no ready pod gets 0 and one with a
+    ready pod at least 1; with none ready at all, `last` (N, 2) stays. Where the capacity of a pool is not known (NaN),
+    every pod counts the same.
     """
     unknown = np.isnan(rps)
     capacity = np.where(either(unknown)[:, None], 1.0, rps) if unknown.any() else rps

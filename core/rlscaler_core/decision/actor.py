@@ -54,9 +54,9 @@ class Actor:
         return actor
 
     def probabilities(self, stacked: Float32) -> Float32:
-        """Give the probabilities (N, 13), which sum to 1 in each head (5, 5, 3), for observations (N, 10 k).
+        """Return the probabilities (N, 13), which sum to 1 in each head (5, 5, 3), for observations (N, 10 k).
 
-        Raises ModelError where the runtime fails, gives another number of rows, or takes longer than the limit.
+        Raises ModelError where the runtime fails, returns another number of rows, or takes longer than the limit.
         """
         try:
             if self._limit is None:
@@ -93,7 +93,7 @@ class Actor:
 
 
 class ActorLike(Protocol):
-    """What `decide` asks of an actor: an `Actor`, the rule, or a control in a comparison."""
+    """Interface of an actor for `decide`: an `Actor`, the rule, or a control in a comparison."""
 
     @property
     def manifest(self) -> Manifest: ...

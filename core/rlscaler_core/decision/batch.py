@@ -33,7 +33,7 @@ ones.
 
 @dataclass(slots=True)
 class Entry:
-    """What one policy brings to a batch; every table has one row."""
+    """Inputs of one policy to a batch; every table has one row."""
 
     params: Params
     state: State
@@ -46,7 +46,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came out for one policy; every table has one row. Where `error` is set, nothing was decided."""
+    """Result for one policy; every table has one row. Where `error` is set, nothing was decided."""
 
     entry: Entry
     state: State
@@ -55,7 +55,7 @@ class Outcome:
     outside: str = ""
     """Why the actor's envelope does not cover the policy; empty where it does."""
     granted: str = ""
-    """What a shared budget grants and why it is not more; empty where none limits the decision."""
+    """The grant of an RLScalingBudget and why it is not more; empty where none limits the decision."""
     sharing: str = ""
     """ID of the record of how that budget was shared; empty without one."""
     error: Exception | None = None
@@ -70,13 +70,13 @@ class Outcome:
 
 
 class Joins(Generic[Table]):
-    """Joins tables of a row each; what was joined (or taken apart) a moment ago is not joined again."""
+    """Joins tables of a row each, and caches the newest joined tables."""
 
     def __init__(self) -> None:
         self._known: list[tuple[list[Table], Table]] = []
 
     def join(self, parts: list[Table]) -> Table:
-        """Give all rows of `parts` in order, in a table that must not be written to."""
+        """Return all rows of `parts` in order, in a table that must not be written to."""
         for number, (known, table) in enumerate(self._known):
             if len(known) == len(parts) and all(map(is_, known, parts)):
                 self._known.insert(0, self._known.pop(number))
@@ -94,11 +94,11 @@ class Joins(Generic[Table]):
 
     def forget(self, parts: list[Table]) -> None:
         """Forget `parts`, which will not be joined again."""
-        self._known = [one for one in self._known if one[0][0] is not parts[0]]
+        self._known = [entry for entry in self._known if entry[0][0] is not parts[0]]
 
 
 class Tables:
-    """What a batch has in common with the one before: params, and the states that came out of it."""
+    """Caches of the tables that a batch shares with the batch before: params, states and samples."""
 
     def __init__(self) -> None:
         self.params, self.states, self.samples = Joins[Params](), Joins[State](), Joins[Samples]()
@@ -119,16 +119,16 @@ def decide_all(entries: Sequence[Entry], *, tables: Tables | None = None) -> lis
 
 
 def fresh_state(actor: ActorLike | None, replicas: tuple[int, int], time: float) -> State:
-    """Give the state of a policy that was just taken over.
+    """Return the state of a policy that was just taken over, with its present `replicas`; `time` is in seconds.
 
-    As in the HPA controller, the replicas found are the first recommendation: nothing is scaled down before a full
+    As in the HPA controller, these replicas are the first recommendation: nothing is scaled down before a full
     stabilization window has passed.
     """
     return starting_state(stack_size(actor), replicas, time)
 
 
 def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
-    """Give the `fresh_state` for an actor that looks at the last `stack` observations; `time` is in seconds."""
+    """Return the `fresh_state` for an actor that looks at the last `stack` observations; `time` is in seconds."""
     state = initial_state(1, stack)
     state.recommendation_time[0, :, 0] = time
     state.recommendation[0, :, 0] = replicas
@@ -136,7 +136,7 @@ def starting_state(stack: int, replicas: tuple[int, int], time: float) -> State:
 
 
 def with_stack(state: State, actor: ActorLike | None) -> State:
-    """Give the same state for an actor that may look at another number of observations."""
+    """Return the same state for an actor that may look at another number of observations."""
     size = stack_size(actor)
     if actor is None or state.stack.shape[1] == size:
         return state

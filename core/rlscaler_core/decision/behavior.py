@@ -29,33 +29,33 @@ MAX_WINDOW_SECONDS = 3600.0
 Rows = NDArray[np.intp]
 
 
-def apply_behavior(now: Situation, asked: Int) -> Int:
-    """The guard: `asked` (N, 2) within the windows and rates.
+def apply_behavior(now: Situation, desired: Int) -> Int:
+    """The guard: `desired` (N, 2) within the windows and rates.
 
     At a sensing tick between two actions they only limit how far the floor may raise.
     """
     params, samples = now.params, now.samples
     if not params.has_behavior.any():
-        return asked
+        return desired
     now.state = note_writes(params, now.state, samples)
     highest = scale_up_limit(params, now.state, samples)
     now.limit = np.minimum(highest, now.limit)
     if now.doubt is None:
-        now.recommendation = Recommendation(asked, np.zeros(asked.shape, np.bool_))
-        return asked
-    now.recommendation = Recommendation(asked, np.ones(asked.shape, np.bool_))
-    return limited(params, now.state, samples, asked, highest)
+        now.recommendation = Recommendation(desired, np.zeros(desired.shape, np.bool_))
+        return desired
+    now.recommendation = Recommendation(desired, np.ones(desired.shape, np.bool_))
+    return limited(params, now.state, samples, desired, highest)
 
 
 def remember_decision(now: Situation, desired: Int) -> None:
-    """Remember what was recommended for the windows, and what is about to be written for the rates."""
+    """Remember the recommendation for the stabilization windows, and the coming write for the rate limits."""
     if now.recommendation is not None:
         now.state = remember(now.params, now.state, now.samples, *now.recommendation)
         now.state = expect_write(now.params, now.state, now.samples, desired)
 
 
 def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
-    """Give the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
+    """Return the most replicas (N, 2) that the `scaleUp` rules allow now; UNLIMITED without a `behavior`."""
     limit = np.full(samples.spec_replicas.shape, UNLIMITED)
     rows = np.flatnonzero(params.has_behavior)
     if rows.size:
@@ -65,7 +65,7 @@ def scale_up_limit(params: Params, state: State, samples: Samples) -> Int:
 
 
 def limited(params: Params, state: State, samples: Samples, desired: Int, highest: Int | None = None) -> Int:
-    """Give `desired` (N, 2) after the stabilization windows and the rate limits.
+    """Return `desired` (N, 2) after the stabilization windows and the rate limits.
 
     `highest` is the answer of `scale_up_limit`, where the caller has it already.
     """
@@ -83,7 +83,7 @@ def limited(params: Params, state: State, samples: Samples, desired: Int, highes
 
 
 def steady_arrivals(params: Params, state: State, samples: Samples, arrivals: Float) -> Float:
-    """Give the lowest arrival rate (N,) of the `scaleUp` stabilization window, which is what the floor may go by."""
+    """Return the lowest arrival rate (N,) of the `scaleUp` stabilization window, the only one the floor may serve."""
     rows = np.flatnonzero(params.has_behavior & (params.stabilization_seconds[:, UP] > 0))
     if not rows.size:
         return arrivals
@@ -106,7 +106,7 @@ def _stabilized(params: Params, state: State, samples: Samples, rows: Rows, curr
 
 
 def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, direction: int) -> Int:
-    """Give the replicas (R, 2) to which the direction's rules allow to go, not yet bounded by the current replicas."""
+    """Return the replicas (R, 2) that the direction's rules allow, not yet bounded by the current replicas."""
     current = samples.spec_replicas[rows]
     sign = 1 if direction == UP else -1
     rules = params.rules[rows, direction]
@@ -130,7 +130,7 @@ def _rate_limit(params: Params, state: State, samples: Samples, rows: Rows, dire
 
 
 def _net_change(state: State, samples: Samples, rows: Rows, period: Float) -> Int:
-    """Give the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
+    """Return the replicas (R, 2) added less those removed within the last `period` (R, 1) seconds."""
     age = samples.time[rows, None, None] - state.event_time[rows]
     recent = np.where(age < period[:, :, None], state.event_change[rows], 0)
     return np.asarray(np.sum(recent, axis=2), np.int32)

@@ -1,4 +1,4 @@
-"""The budget guard: what both pools may cost together."""
+"""The guard of `costBudget`: an upper bound on the cost per hour of both pools together."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ ROUNDING = 1e-9
 """Share of the budget that may be exceeded, which keeps 16 * 0.625 from being more than 10."""
 
 
-def keep_budget(now: Situation, asked: Int) -> Int:
-    """The guard: `asked` (N, 2) as the budget allows it; rows within it stay as they are, even beyond the limits."""
+def keep_budget(now: Situation, desired: Int) -> Int:
+    """The guard: `desired` (N, 2) as the budget allows it; rows within it stay as they are, even beyond the limits."""
     params, state = now.params, now.state
     if not (np.isfinite(params.budget_per_hour).any() or np.isfinite(state.budget_kept).any()):
-        return asked
-    running, bounded = within_limits(params, now.base), within_limits(params, asked)
+        return desired
+    running, bounded = within_limits(params, now.base), within_limits(params, desired)
     paid, limited, state.budget_kept = within_budget(params, state, running, bounded, now.capacity)
     now.set_flag(Flag.BUDGET_LIMITED, limited)
-    return np.where(limited[:, None], paid, asked).astype(np.int32, copy=False)
+    return np.where(limited[:, None], paid, desired).astype(np.int32, copy=False)
 
 
 def within_budget(params: Params, state: State, base: Int, bounded: Int, capacity: Capacity) -> tuple[Int, Bool, Float]:
-    """Give `bounded` (N, 2) as the budget allows it, where (N,) the budget is the limit, and `State.budget_kept` (N,).
+    """Return `bounded` (N, 2) within the cost per hour, where (N,) it is the limit, and `State.budget_kept` (N,).
 
     Increases over the budget are refused, least capacity per cost first. Running replicas are lowered only where the
     user lowered the budget: until they fit once, and never again if something raises them later. An exchange that is
@@ -38,21 +38,27 @@ def within_budget(params: Params, state: State, base: Int, bounded: Int, capacit
         return bounded, limited, budget.copy()
     spent = total(base * params.cost_per_hour)
     allowance = budget * (1 + ROUNDING)
-    kept = np.where((spent <= allowance) | (budget >= state.budget_kept), budget, state.budget_kept)
+    within = np.where((spent <= allowance) | (budget >= state.budget_kept), budget, state.budget_kept)
     limited = total(bounded * params.cost_per_hour) > allowance
     rows = np.flatnonzero(limited)
     if rows.size:
-        lowering = (budget < kept)[rows]
+        lowering = (budget < within)[rows]
         bounded = bounded.copy()
         bounded[rows] = _cut(params, base, bounded, capacity, rows, lowering, allowance[rows])
-    return bounded, limited, kept
+    return bounded, limited, within
 
 
 def _cut(
-    params: Params, base: Int, asked: Int, capacity: Capacity, rows: NDArray[np.intp], lowering: Bool, allowance: Float
+    params: Params,
+    base: Int,
+    desired: Int,
+    capacity: Capacity,
+    rows: NDArray[np.intp],
+    lowering: Bool,
+    allowance: Float,
 ) -> Int:
-    """What the budget leaves (R, 2) of `asked` in the `rows` (R,) that cost too much."""
-    cost, wanted, running = params.cost_per_hour[rows], asked[rows], base[rows]
+    """Return the affordable part (R, 2) of `desired` in the `rows` (R,) that cost too much."""
+    cost, wanted, running = params.cost_per_hour[rows], desired[rows], base[rows]
     lowest = np.where(lowering[:, None], params.min_replicas[rows], np.minimum(wanted, running))
     best = capacity.cheapest[rows]
     cut = wanted.copy()

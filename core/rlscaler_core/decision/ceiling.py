@@ -14,7 +14,7 @@ from rlscaler_core.decision.types import Bool, FallbackBehavior, Float, Int, Par
 
 # One replica more than needed: otherwise the ceiling fights an actor that is off by one.
 RESERVE = 1
-"""Replicas above what the stretch has needed that are left, in the pool whose capacity costs least."""
+"""Spare replicas that stay above the need of the stretch, in the pool whose capacity costs least."""
 
 FORECAST = GAINS._replace(peak=1.0)
 """The highest rate of the stretch is in the need as it is."""
@@ -23,17 +23,17 @@ _FOLLOWS_LOAD = (FallbackBehavior.HPA_FORMULA, FallbackBehavior.FORECAST_RULE)
 """The other fallbacks are numbers of the user's own."""
 
 
-def lower_to_load(now: Situation, asked: Int) -> Int:
-    """The guard: `asked` (N, 2), at most the cheapest replicas that carry what a whole stretch has needed, and RESERVE.
+def lower_to_load(now: Situation, desired: Int) -> Int:
+    """The guard: `desired` (N, 2), at most the cheapest replicas that carry the need of a whole stretch, and RESERVE.
 
-    What was needed is the highest arrival rate of the last `ceiling_seconds`, or the forecast where that is higher,
-    and at moments when the replicas were overloaded what they carry at target utilization. What the forecast rule would
-    hold stays. Nothing is lowered at the
-    sensing ticks between two actions, on unknown data, or where the replicas that are ready would not carry it.
+    The need is the highest arrival rate of the last `ceiling_seconds`, or the forecast where that is higher, and at
+    moments when the replicas were overloaded their capacity at target utilization. The forecast rule's replicas stay.
+    Nothing is lowered at the sensing ticks between two actions, on unknown data, or where the replicas that are ready
+    would not carry the need.
     """
     params, samples = now.params, now.samples
     if now.doubt is None or not params.ceiling.any():
-        return asked
+        return desired
     overloaded = params.ceiling & _overloaded(now)
     # Overload counts as a rate that the ready replicas just carry. Otherwise a stated capacity that is too high would
     # let the ceiling take replicas again and again.
@@ -41,24 +41,24 @@ def lower_to_load(now: Situation, asked: Int) -> Int:
         carried = total(samples.ready_replicas * now.capacity.requests_per_second)
         now.state = note_need(now.state, carried, overloaded)
     need = highest_rate(params, now.state, samples.time)
-    rows = np.flatnonzero(_may_lower(now) & (total(asked * now.capacity.requests_per_second) > need))
+    rows = np.flatnonzero(_may_lower(now) & (total(desired * now.capacity.requests_per_second) > need))
     if not rows.size:
-        return asked
+        return desired
     own, state, seen = params.take(rows), now.state.take(rows), samples.take(rows)
     cold = np.where(own.present, own.cold_start_seconds, 0.0)
     ahead = 2 * np.maximum(cold[:, 0], cold[:, 1])
     upper = upper_forecast(state.rate_time, state.rate_value, seen.time, ahead, FORECAST)
     needed = np.maximum(np.maximum(need[rows], seen.arrival_rate), upper)
-    least = _most(own, now.capacity.take(rows), needed, asked[rows], seen.ready_replicas)
+    least = _most(own, now.capacity.take(rows), needed, desired[rows], seen.ready_replicas)
     # The forecast rule knows more than the last minutes, such as a jump that the calendar announces.
-    held = np.minimum(rule_replicas(own, state, seen, DEFAULT_SETTINGS), asked[rows])
-    result = asked.copy()
+    held = np.minimum(rule_replicas(own, state, seen, DEFAULT_SETTINGS), desired[rows])
+    result = desired.copy()
     result[rows] = np.maximum(least, held)
     return result
 
 
 def _may_lower(now: Situation) -> Bool:
-    """Say where (N,) everything is known that lowering replicas takes, and the replicas asked for follow the load."""
+    """Return where (N,) the data for lowering replicas is known, and the replicas asked for follow the load."""
     params, samples = now.params, now.samples
     assert now.doubt is not None
     unknown, failed, falls_back = now.doubt
@@ -71,7 +71,7 @@ def _may_lower(now: Situation) -> Bool:
 
 
 def _overloaded(now: Situation) -> Bool:
-    """Say where (N,) the latency is above the SLO while a pool is fuller than its target utilization."""
+    """Return where (N,) the latency is above the SLO while a pool is fuller than its target utilization."""
     params, samples = now.params, now.samples
     signals = known(params, samples)
     late = signals[:, 4] & (samples.p95_ms > params.slo_ms)
@@ -81,22 +81,22 @@ def _overloaded(now: Situation) -> Bool:
     return late & either(full & params.present)
 
 
-def _most(params: Params, capacity: Capacity, needed: Float, asked: Int, ready: Int) -> Int:
-    """Give what is left (R, 2) of `asked`: a cheapest mix that carries `needed` (R,) requests/s, and the reserve."""
-    least, serving = np.minimum(params.min_replicas, asked), np.minimum(asked, ready)
+def _most(params: Params, capacity: Capacity, needed: Float, desired: Int, ready: Int) -> Int:
+    """Return the cheapest replicas (R, 2) that carry `needed` (R,) requests/s, and the reserve, at most `desired`."""
+    least, serving = np.minimum(params.min_replicas, desired), np.minimum(desired, ready)
     mix = _cheapest_mix(params, capacity, needed, np.minimum(least, serving), serving)
     enough = total(serving * capacity.requests_per_second) >= needed * (1 - ROUNDING)
     mix, left = np.maximum(mix, least), RESERVE
-    rows = np.arange(len(asked))
+    rows = np.arange(len(desired))
     for pool in (capacity.cheapest, 1 - capacity.cheapest):
-        more = np.minimum(left, asked[rows, pool] - mix[rows, pool])
+        more = np.minimum(left, desired[rows, pool] - mix[rows, pool])
         mix[rows, pool] += more
         left = left - more
-    return np.where((enough & ~np.isnan(needed))[:, None], mix, asked)
+    return np.where((enough & ~np.isnan(needed))[:, None], mix, desired)
 
 
 def _cheapest_mix(params: Params, capacity: Capacity, needed: Float, lowest: Int, highest: Int) -> Int:
-    """Give the cheaper (R, 2) of two mixes between `lowest` and `highest` (R, 2) that carry `needed` (R,) requests/s.
+    """Return the cheaper (R, 2) of two mixes between `lowest` and `highest` (R, 2) that carry `needed` (R,) requests/s.
 
     The pool of the cheapest capacity carries it all, or one replica less and the other pool the remainder.
     """

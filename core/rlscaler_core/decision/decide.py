@@ -95,7 +95,7 @@ def decide(
     At kind "floor" only floor, budget, limits and pause may move replicas, the traffic weights follow readiness, and
     `by` is not used.
 
-    `capacity` is `capacity_of(params)`, for a caller that keeps it. Only a study of what a guard is worth passes other
+    `capacity` is `capacity_of(params)`, for a caller that keeps it. Only a study of a guard's worth passes other
     `guards`. Without `explain` the decision has a `trail` of no columns and no flags, which takes a third less time at
     a floor tick. Raises ContractMismatchError where `state` was made for another stack size.
     """
@@ -171,9 +171,9 @@ def _base(params: Params, samples: Samples) -> Int:
     return np.multiply(samples.spec_replicas, params.present, dtype=np.int32, casting="unsafe")
 
 
-def _run(guards: Sequence[Guard], now: Situation, asked: Int) -> list[Int]:
+def _run(guards: Sequence[Guard], now: Situation, proposed: Int) -> list[Int]:
     """Return the replicas (N, 2) as asked for and after each guard."""
-    trail = [asked]
+    trail = [proposed]
     for guard in guards:
         trail.append(guard.apply(now, trail[-1]))
     desired = trail[-1]
@@ -209,7 +209,7 @@ def _decision(
     probabilities: Float32 | None,
     explain: bool,
 ) -> Decision:
-    """Return the decision, with the account of what each guard changed where `explain` asks for it."""
+    """Return the decision, with the changes of each guard where `explain` asks for them."""
     if probabilities is None:
         probabilities = np.broadcast_to(_NO_PROBABILITY, (len(action), LOGITS))
     state, desired = now.state, trail[-1]

@@ -1,9 +1,9 @@
-"""The error budget: how many requests may still be late under the objective, and what a late one is worth for it.
+"""The error budget: the late requests that the objective still allows, and the price of lateness that follows.
 
-Of the requests of about 30 days `1 - objective` may be late. What was counted is remembered with exponential
-forgetting, so that it is two numbers. The price of lateness that the forecast rule goes by is multiplied by a factor
-that follows the share of the budget that is left: below 1 where much is left, above 1 where little is. It moves slowly,
-within bounds, and only where something was counted: what is not known changes nothing.
+Of the requests of about 30 days `1 - objective` may be late. Counts are kept with exponential forgetting, so that two
+numbers suffice. The forecast rule's price of lateness is multiplied by a factor that follows the share of the error
+budget that is left: below 1 where much is left, above 1 where little is. It moves slowly, within bounds, and only where
+requests were counted: an unknown count changes nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LOWEST_FACTOR, HIGHEST_FACTOR = 1 / 8, 16.0
 """Bounds of the factor. Beyond them the forecast rule's quantiles are at their own bounds by day."""
 
 AMPLE = 0.5
-"""Share of the budget left from which on the factor is the lowest. The other half is kept for what no price prevents:
-jumps that nothing announces."""
+"""Share of the budget left from which on the factor is the lowest. The other half is kept for jumps that nothing
+announces, which no price prevents."""
 
 SECONDS_TO_HALVE, SECONDS_TO_DOUBLE = 86400.0, 6 * 3600.0
 """The least time in which the factor falls to half, and in which it grows to twice: it saves sooner than it spends."""
@@ -47,9 +47,9 @@ def count(params: Params, state: State, samples: Samples) -> State:
     with np.errstate(invalid="ignore"):
         elapsed = np.maximum(samples.time - state.counted_time, 0.0)
         same = state.counted_slo_ms == params.slo_ms
-    kept = np.where(same, np.exp(-np.nan_to_num(elapsed) / MEMORY_SECONDS), 0.0)
-    all_requests = np.where(fresh, state.counted_requests * kept + requests, state.counted_requests)
-    all_late = np.where(fresh, state.counted_late * kept + np.minimum(late, requests), state.counted_late)
+    memory = np.where(same, np.exp(-np.nan_to_num(elapsed) / MEMORY_SECONDS), 0.0)
+    all_requests = np.where(fresh, state.counted_requests * memory + requests, state.counted_requests)
+    all_late = np.where(fresh, state.counted_late * memory + np.minimum(late, requests), state.counted_late)
     wanted = wanted_factor(budget_left(all_requests, all_late, params.objective))
     moved = _moved(state.price_factor, wanted, np.minimum(np.nan_to_num(elapsed), LONGEST_SECONDS))
     return replace(
@@ -63,7 +63,7 @@ def count(params: Params, state: State, samples: Samples) -> State:
 
 
 def budget_left(requests: Float, late: Float, objective: Float) -> Float:
-    """Give the share (N,) of the error budget that is left, at most 1, below 0 where it is overspent.
+    """Return the share (N,) of the error budget that is left, at most 1, below 0 where it is overspent.
 
     `objective` (N,) is the share of requests that has to be in time. NaN where it is not set, or where it allows
     fewer than `LEAST_ALLOWED` late requests of those counted.
@@ -74,25 +74,25 @@ def budget_left(requests: Float, late: Float, objective: Float) -> Float:
 
 
 def wanted_factor(left: Float) -> Float:
-    """Give the factor (N,) that belongs to a budget of which the share `left` (N,) is left; NaN where it is not known.
+    """Return the factor (N,) at the share `left` (N,) of the error budget; NaN where the share is not known.
 
-    Every percent of the budget changes it by the same ratio, between nothing left and `AMPLE`.
+    Every percent of the error budget changes it by the same ratio, between nothing left and `AMPLE`.
     """
     spent = 1 - np.clip(left / AMPLE, 0.0, 1.0)
     return np.asarray(LOWEST_FACTOR * (HIGHEST_FACTOR / LOWEST_FACTOR) ** spent, np.float64)
 
 
 def price_factor(params: Params, state: State) -> Float:
-    """Give what the price of lateness is multiplied by (N,): 1 where no objective steers it."""
+    """Return the factor (N,) on the price of lateness: 1 where no objective steers it."""
     return np.where(steers(params), state.price_factor, 1.0)
 
 
 def steers(params: Params) -> Bool:
-    """Say where (N,) the objective steers the price of lateness."""
+    """Return where (N,) the objective steers the price of lateness."""
     return np.isfinite(params.objective)
 
 
 def _moved(factor: Float, wanted: Float, seconds: Float) -> Float:
-    """Give the factor (N,) after so many `seconds` (N,) on the way to the wanted one."""
+    """Return the factor (N,) after so many `seconds` (N,) on the way to the wanted one."""
     low, high = factor * 0.5 ** (seconds / SECONDS_TO_HALVE), factor * 2.0 ** (seconds / SECONDS_TO_DOUBLE)
     return np.clip(np.clip(wanted, low, high), LOWEST_FACTOR, HIGHEST_FACTOR)

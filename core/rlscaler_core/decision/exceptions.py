@@ -1,4 +1,4 @@
-"""What can go wrong while deciding. Every message names the object, the field and the remedy."""
+"""Errors of the decision function. Every message names the object, the field and the remedy."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ class ContractMismatchError(ModelError):
 
 
 class ForecasterStateError(DecisionError):
-    """What was stored of a forecaster cannot be read; the service is learned again, and the plain forecast serves."""
+    """A stored forecaster cannot be read; the service is learned again, and the plain forecast serves meanwhile."""

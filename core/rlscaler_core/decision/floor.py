@@ -27,12 +27,12 @@ MANY = 1_000_000
 """A number of replicas above every limit; it fits an int32 whatever is added."""
 
 
-def raise_to_load(now: Situation, asked: Int) -> Int:
-    """The guard: `asked` (N, 2) raised to what the load needs now, at the pooled target utilization.
+def raise_to_load(now: Situation, desired: Int) -> Int:
+    """The guard: raise `desired` (N, 2) to the need of the present load, at the pooled target utilization.
 
-    What it adds is held until so many replicas were ready once, less those that are stuck. A hold also ends when
-    `spec_replicas` is below it: then it was never written, or the user took it back. What pods that are stuck would
-    have carried, the other pool takes.
+    Replicas that it adds are held until so many were ready once, less those that are stuck. A hold also ends when
+    `spec_replicas` is below it: then it was never written, or the user took it back. The other pool takes the load of
+    stuck pods.
     """
     params, samples, capacity, base, limit = now.params, now.samples, now.capacity, now.base, now.limit
     hold = now.state.floor_hold
@@ -46,10 +46,10 @@ def raise_to_load(now: Situation, asked: Int) -> Int:
     arrivals = steady_arrivals(params, now.state, samples, arrivals)
     # The capacity of consumers is not pooled, because each of them has a queue of its own.
     arrivals = np.where(params.stream, arrivals, eased(params, arrivals))
-    wanted = floor_replicas(arrivals, np.maximum(asked, held), capacity, limit, base)
+    wanted = floor_replicas(arrivals, np.maximum(desired, held), capacity, limit, base)
     if params.stream.any():
         useful = to_partitions(params, samples, arrivals, capacity.requests_per_second, wanted, limit)
-        wanted = np.maximum(useful, np.maximum(asked, held))
+        wanted = np.maximum(useful, np.maximum(desired, held))
     # Starting replicas carry nothing: the pool that is ready sooner bridges the cold start of the slower one. Without
     # this, six GPU replicas took 45 s to start while a single CPU replica answered, and most requests were late.
     serving = np.where(capacity.slower, np.minimum(wanted, samples.ready_replicas), wanted)
@@ -67,11 +67,11 @@ def raise_to_load(now: Situation, asked: Int) -> Int:
         formula = np.where((capacity.unmeasured & params.reactive_floor)[:, None] & params.present, formula, 0)
         wanted = np.maximum(wanted, np.minimum(formula, limit))
     active = params.reactive_floor[:, None]
-    floored = np.where(active, wanted, asked).astype(np.int32, copy=False)
-    added = floored > np.maximum(base, asked)
+    floored = np.where(active, wanted, desired).astype(np.int32, copy=False)
+    added = floored > np.maximum(base, desired)
     now.state.floor_hold = (np.where(added, floored, held) * active).astype(np.int32, copy=False)
     if now.recommendation is not None:
-        lifted, (replicas, given) = floored != asked, now.recommendation
+        lifted, (replicas, given) = floored != desired, now.recommendation
         raised = np.where(lifted, np.maximum(replicas, floored), replicas)
         now.recommendation = Recommendation(raised, given | lifted)
     return floored
@@ -80,10 +80,9 @@ def raise_to_load(now: Situation, asked: Int) -> Int:
 def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int, running: Int | None = None) -> Int:
     """Raise `desired` (N, 2) until the replicas carry `arrivals` (N,) in requests/s within their target utilization.
 
-    What is missing is taken in whole replicas: first from those that `running` (N, 2) says are there and `desired`
-    would remove, cheapest capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2);
-    the rest in the other pool. Never below `desired`. A NaN in `arrivals` raises nothing, nor does a pool without
-    capacity get anything.
+    Missing capacity is filled with whole replicas: first `running` ones (N, 2) that `desired` would remove, cheapest
+    capacity first; then new ones in the pool that is ready soonest, up to its `limit` (N, 2); the rest in the other
+    pool. Never below `desired`. A NaN in `arrivals` raises nothing, nor does a pool without capacity get replicas.
     """
     short = np.flatnonzero(arrivals - total(desired * capacity.requests_per_second) > ROUNDING)
     if not short.size:
@@ -91,9 +90,9 @@ def floor_replicas(arrivals: Float, desired: Int, capacity: Capacity, limit: Int
     raised = desired.copy()
     filling = _Filling(arrivals[short], raised.reshape(-1), capacity)
     if running is not None:
-        kept = np.minimum(running, limit)
-        if (kept > raised).any():
-            filling.fill(2 * short + capacity.cheapest[short], kept.reshape(-1))
+        reused = np.minimum(running, limit)
+        if (reused > raised).any():
+            filling.fill(2 * short + capacity.cheapest[short], reused.reshape(-1))
     filling.fill(2 * short + capacity.soonest[short], limit.reshape(-1))
     return raised
 
@@ -117,7 +116,7 @@ class _Filling:
 
 
 def hpa_formula(ready: Int, current: Int, utilization: Float, target_utilization: Float) -> Int:
-    """Give ceil(ready * utilization / target), or `current` within the tolerance or where nothing is known; all (N, 2).
+    """Return ceil(ready * utilization / target), or `current` within the tolerance or for unknown data; all (N, 2).
 
     `utilization` is in %, `target_utilization` a fraction. As in Kubernetes' replica calculator, a result that points
     the other way than the ratio (because not all replicas are ready) is dropped for `current`.
@@ -137,6 +136,6 @@ def whole_replicas(count: Float) -> Int:
 
 
 def pool_utilization(samples: Samples, signal_known: Bool) -> Float:
-    """Give the utilization (N, 2) in %, NaN where it is not known; `signal_known` is what `tables.known` gives."""
+    """Return the utilization (N, 2) in %, NaN where it is not known; `signal_known` is the result of `tables.known`."""
     utilization = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
     return np.where(signal_known[:, [3, 1]], utilization, np.nan)

@@ -1,4 +1,4 @@
-"""What the arrival rate will be, from its history only; numpy, vectorised over N.
+"""Forecast of the arrival rate from its history alone; numpy, vectorised over N.
 
 Every sample is weighted by its age; NaN slots and samples older than `MEMORY_LIMIT_SECONDS` count for nothing.
 The gains were fitted to the pinball loss of the 90 % quantile over the load patterns and the first part of recorded
@@ -17,10 +17,10 @@ MEMORY_SECONDS = 30.0
 """A sample weighs exp(-age / MEMORY_SECONDS) in the fitted line."""
 
 MEMORY_LIMIT_SECONDS = 180.0
-"""How long a peak is expected to come back, and the end of all memory."""
+"""Time for which a peak is expected to come back, and age beyond which samples are ignored."""
 
 TREND_GAIN = 1.4
-"""How much further than the horizon a rising line is followed: an upper quantile, and the rate window lags."""
+"""Factor on the horizon up to which a rising line is followed: an upper quantile, and the rate window lags."""
 
 RESIDUAL_GAIN = 2.0
 """Residual standard deviations above the line."""
@@ -35,13 +35,13 @@ VARIANCE_WINDOW_SECONDS = 60.0
 
 
 class Gains(NamedTuple):
-    """How high above the history the forecast lies; every field is one value for all rows, or (N,) of them."""
+    """Settings of the forecast's height above the history; each is one value for all rows, or (N,) of them."""
 
     trend: Float | float = TREND_GAIN
     residual: Float | float = RESIDUAL_GAIN
     peak: Float | float = PEAK_GAIN
     peak_seconds: Float | float = MEMORY_LIMIT_SECONDS
-    """How old a peak may be; at most `MEMORY_LIMIT_SECONDS`."""
+    """Greatest age of a peak that counts, in seconds; at most `MEMORY_LIMIT_SECONDS`."""
 
 
 GAINS = Gains()
@@ -67,7 +67,7 @@ class Recent(NamedTuple):
 
 
 def recent(rate_time: Float, rate_value: Float, now: Float) -> Recent:
-    """Give the part that still counts of histories (N, H), oldest first, at the time `now` (N,) in seconds."""
+    """Return the part of histories (N, H) within the memory limit, oldest first, at the time `now` (N,) in seconds."""
     first = 0
     for column in range(_COLUMNS, rate_time.shape[1], _COLUMNS):
         if np.any(now - rate_time[:, column - 1] <= MEMORY_LIMIT_SECONDS):
@@ -83,7 +83,7 @@ def recent(rate_time: Float, rate_value: Float, now: Float) -> Recent:
 def upper_forecast(
     rate_time: Float, rate_value: Float, now: Float, horizon_seconds: Float, gains: Gains = GAINS
 ) -> Float:
-    """Give about the 90 % quantile (N,), in requests/s, of the highest rate between half the horizon and the horizon.
+    """Return about the 90 % quantile (N,), in requests/s, of the highest rate between half the horizon and the horizon.
 
     Capacity ordered now serves from one cold start on, hence "half" where the horizon is two cold starts. The higher
     of a line through the recent samples plus its residuals, and the recent peak. `rate_time`, `rate_value` are (N, H),
@@ -93,7 +93,7 @@ def upper_forecast(
 
 
 def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> Float:
-    """Give the `upper_forecast` where `recent` was called already."""
+    """Return the `upper_forecast` where `recent` was called already."""
     age, value, counts, reference = history
     weight = np.exp(age * np.float32(-1 / MEMORY_SECONDS))
     weight *= counts
@@ -115,7 +115,7 @@ def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> F
 
 
 def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
-    """Give the highest rate (N,) within the last `peak_seconds`, above the reference."""
+    """Return the highest rate (N,) within the last `peak_seconds`, above the reference."""
     if np.all(np.asarray(peak_seconds) >= MEMORY_LIMIT_SECONDS):
         return np.asarray(history.value.max(axis=1), np.float32)
     young = history.age <= np.asarray(peak_seconds, np.float32)[..., None]
@@ -123,13 +123,13 @@ def _highest(history: Recent, peak_seconds: Float | float) -> Float32:
 
 
 def load_trend(upper: Float, now_rate: Float) -> Float:
-    """Say how far the forecast (N,) is above the present rate (N,), from -1 to 1."""
+    """Return how far the forecast (N,) is above the present rate (N,), from -1 to 1."""
     trend: Float = (upper - now_rate) / (upper + now_rate + TREND_EPSILON)
     return trend
 
 
 def variance_of(history: Recent) -> Float:
-    """Give the coefficient of variation (N,) over the last minute, clipped to 0..1; 0 with fewer than two samples."""
+    """Return the coefficient of variation (N,) over the last minute, clipped to 0..1; 0 with fewer than two samples."""
     within = history.age <= VARIANCE_WINDOW_SECONDS
     value = history.value * within
     count = np.maximum(np.count_nonzero(within, axis=1), 1)

@@ -1,6 +1,6 @@
-"""What an ONNX graph may be made of. Checked before ONNX Runtime sees it, as a graph is a program of a stranger.
+"""Allow list for ONNX graphs, checked before ONNX Runtime loads one: a graph is an untrusted program.
 
-Only what was checked is handed on: the graph is written anew from the parts that are known here.
+Only checked parts are handed on: the graph is written anew from the fields that are known here.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _TYPES = (_FLOAT, _INT32, _INT64, _BOOL, _DOUBLE)
 
 
 def checked(content: bytes, source: str) -> bytes:
-    """Return the graph with nothing but what was checked.
+    """Return the graph with its checked parts alone.
 
-    Raises ModelError that names what is not allowed; `source` is the file or object in messages. Time and memory are
+    Raises ModelError that names the disallowed part; `source` is the file or object in messages. Time and memory are
     bounded by those of parsing MOST_BYTES, some 50 times that.
     """
     try:
@@ -63,7 +63,7 @@ def checked(content: bytes, source: str) -> bytes:
 
 
 class _RefusedError(Exception):
-    """What is not allowed."""
+    """Raised for a disallowed part of an ONNX graph."""
 
 
 def _check_model(model: Model) -> None:
@@ -72,12 +72,12 @@ def _check_model(model: Model) -> None:
     model.DiscardUnknownFields()
     if model.ByteSize() != size:
         raise _RefusedError("it has parts that are neither nodes nor tensors of numbers")
-    for part, found in (
+    for part, entries in (
         ("functions", model.functions),
         ("training information", model.training_info),
         ("sparse constants", graph.sparse_initializer),
     ):
-        if found:
+        if entries:
             raise _RefusedError(f"it has {part}")
     for imported in model.opset_import:
         if imported.domain not in _DOMAINS:
@@ -119,8 +119,8 @@ def _numbers(tensor: Tensor) -> int:
 def _check_order(graph: Graph) -> None:
     """Raise _RefusedError where a name is used before it is made, is made twice, or where values give a size.
 
-    A size that follows from constants and from the number of rows is the same for every observation. So what one run
-    takes is what all of them take.
+    A size that follows from constants and from the number of rows is the same for every observation, so all runs take
+    as much memory as the first.
     """
     constants = {tensor.name for tensor in graph.initializer}
     from_values = {value.name for value in graph.input} - constants
@@ -132,16 +132,16 @@ def _check_order(graph: Graph) -> None:
         sizes = node.input[_SIZES_FROM.get(node.op_type, len(node.input)) :]
         if any(name in from_values for name in sizes):
             raise _RefusedError(f"operator {node.op_type} takes a size from values of the observation")
-        made = [name for name in node.output if name]
-        if len({*made, *known}) != len(made) + len(known):
-            raise _RefusedError(f"operator {node.op_type} makes {', '.join(made)}, and one of the names is made twice")
-        known.update(made)
+        outputs = [name for name in node.output if name]
+        if len({*outputs, *known}) != len(outputs) + len(known):
+            raise _RefusedError(f"operator {node.op_type} outputs {', '.join(outputs)}, and a name is defined twice")
+        known.update(outputs)
         if node.op_type != "Shape" and any(name in from_values for name in node.input):
-            from_values.update(made)
+            from_values.update(outputs)
 
 
 def _clear_metadata(model: Model) -> None:
-    """Remove what ONNX Runtime would take as settings."""
+    """Remove the metadata that ONNX Runtime would read as settings."""
     graph = model.graph
     parts: Iterable[Model | Graph | Node | Tensor] = (model, graph, *graph.node, *_tensors(graph))
     for part in (*parts, *graph.input, *graph.output, *graph.value_info):

@@ -1,6 +1,6 @@
-"""The guards: what stands between the replicas that were asked for and those that are written.
+"""The guards: the safety rules between the replicas that were asked for and those that are written.
 
-`GUARDS` is the only list of them. The shield runs it from top to bottom; the columns of `Decision.trail`, the flags,
+`GUARDS` is the only list of them. `decide` runs it from top to bottom; the columns of `Decision.trail`, the flags,
 the decision log, `rlscaler explain`, the metric of interventions and the documentation's table follow from its rows.
 To add a guard, write its function and a row, and give `Flag` a bit for it.
 """
@@ -35,7 +35,7 @@ class Guard(NamedTuple):
     """Takes the desired replicas (N, 2) so far and gives those that it leaves; it writes to neither array."""
 
     meaning: str
-    """One sentence that says what the guard does."""
+    """One sentence on the effect of the guard, for the documentation."""
 
     changes: Flag = Flag.NONE
     """The flag that the shield sets in rows where the guard changed the replicas."""
@@ -47,14 +47,14 @@ class Guard(NamedTuple):
     """Called with the final replicas (N, 2) when all guards have run, for a guard that has to remember them."""
 
 
-def hold_unknown(now: Situation, asked: Int) -> Int:
+def hold_unknown(now: Situation, desired: Int) -> Int:
     """Hold the rows in doubt at their base, or let their fallback act; remove nothing of unknown capacity."""
     if now.doubt is None:
-        return asked
+        return desired
     _, failed, falls_back = now.doubt
     now.set_flag(Flag.HELD_UNKNOWN, failed & ~falls_back)
     now.set_flag(Flag.FALLBACK, falls_back)
-    allowed = np.where(capacity_unknown(now.params), np.maximum(asked, now.base), asked)
+    allowed = np.where(capacity_unknown(now.params), np.maximum(desired, now.base), desired)
     allowed = np.where(failed[:, None], now.base, allowed)
     if falls_back.any():
         allowed = np.where(falls_back[:, None], _fallback(now, now.doubt.required_unknown), allowed)
@@ -62,7 +62,7 @@ def hold_unknown(now: Situation, asked: Int) -> Int:
 
 
 def _fallback(now: Situation, required_unknown: Bool) -> Int:
-    """Give the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data.
+    """Return the replicas (N, 2) wanted when the actor cannot decide; only `static` lowers them on unknown data.
 
     The forecast rule needs the capacity of a replica; where that is not known, the HPA formula may raise replicas.
     """
@@ -84,45 +84,45 @@ def _fallback(now: Situation, required_unknown: Bool) -> Int:
     return np.asarray(np.where(params.present, choice, 0), np.int32)
 
 
-def spill_pending(now: Situation, asked: Int) -> Int:
+def spill_pending(now: Situation, desired: Int) -> Int:
     """Turn the growth of a pool, as far as its stuck pods go, into as much capacity of the other pool.
 
-    Stuck are pods that are pending for too long, not their pool: what is asked for beyond their number is tried. One
-    replica for one replica where the capacity of either is not known. Where pods of both pools are stuck, neither takes
-    over. What a pool was asked for already and does not serve is left to the reactive floor.
+    Stuck are pods that are pending for too long, not their pool: replicas beyond their number are tried. One replica
+    for one replica where the capacity of either is not known. Where pods of both pools are stuck, neither takes over.
+    Replicas that a pool was asked for earlier and that do not serve are left to the reactive floor.
     """
     samples = now.samples
     unready = np.maximum(now.base - samples.ready_replicas, 0)
     counted = np.where(samples.stuck_replicas >= 0, np.minimum(samples.stuck_replicas, unready), unready)
     stuck = np.where(samples.pending_seconds > now.params.pending_seconds, counted, 0).astype(np.int32, copy=False)
     if not stuck.any():
-        return asked
+        return desired
     now.stuck = stuck
     now.set_flag(Flag.PENDING, either(stuck > 0))
-    growth = np.minimum(np.maximum(asked - now.base, 0), stuck)
+    growth = np.minimum(np.maximum(desired - now.base, 0), stuck)
     if not growth.any():
-        return asked
+        return desired
     unit = now.capacity.requests_per_second
     measured = both(unit > 0)[:, None]
     ratio = np.where(measured, unit / np.where(measured, unit[:, ::-1], 1.0), 1.0)
     taken = whole_replicas(growth * ratio)[:, ::-1]
     taking = now.params.present & (stuck == 0)
-    return np.asarray(asked - growth + np.where(taking, taken, 0), np.int32)
+    return np.asarray(desired - growth + np.where(taking, taken, 0), np.int32)
 
 
-def keep_limits(now: Situation, asked: Int) -> Int:
+def keep_limits(now: Situation, desired: Int) -> Int:
     """Keep the replicas between `minReplicas` and `maxReplicas`."""
-    return within_limits(now.params, asked)
+    return within_limits(now.params, desired)
 
 
-def keep_pause(now: Situation, asked: Int) -> Int:
-    """Keep what the pause annotations ask for, still within the limits."""
+def keep_pause(now: Situation, wanted: Int) -> Int:
+    """Hold the replicas of the pause annotations, still within the limits."""
     samples = now.samples
     if not (samples.paused.any() or samples.paused_scale_down.any()):
-        return asked
-    kept = np.where(samples.paused_replicas >= 0, samples.paused_replicas, now.base)
-    desired = np.where(samples.paused_scale_down[:, None], np.maximum(asked, now.base), asked)
-    desired = np.where(samples.paused[:, None], kept, desired)
+        return wanted
+    held = np.where(samples.paused_replicas >= 0, samples.paused_replicas, now.base)
+    desired = np.where(samples.paused_scale_down[:, None], np.maximum(wanted, now.base), wanted)
+    desired = np.where(samples.paused[:, None], held, desired)
     return within_limits(now.params, desired).astype(np.int32, copy=False)
 
 
@@ -203,5 +203,5 @@ HOLDS = reduce(or_, (guard.holds for guard in GUARDS))
 
 
 def without(name: str) -> tuple[Guard, ...]:
-    """Give the table without one row, which shows what that guard was worth; what acts uses the whole table."""
+    """Return the table without one row, to measure the worth of that guard; live decisions use the whole table."""
     return tuple(guard for guard in GUARDS if guard.name != name)

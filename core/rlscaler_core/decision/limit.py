@@ -32,7 +32,7 @@ class TimeLimit:
         options = onnxruntime.RunOptions()
         _watchdog.begin(options, began + self.seconds)
         try:
-            found: list[Any] = session.run(outputs, inputs, options)
+            results: list[Any] = session.run(outputs, inputs, options)
         except Exception as error:
             if not options.terminate:
                 raise
@@ -40,7 +40,7 @@ class TimeLimit:
             raise TimeoutError(f"it was stopped after {time.monotonic() - began:.2f} s") from error
         finally:
             _watchdog.end(options)
-        return found
+        return results
 
 
 class _Watchdog:

@@ -1,4 +1,4 @@
-"""The JSON beside an actor's ONNX file: what it was made for, and how to tell that it is the right file."""
+"""The manifest: the JSON beside an actor's ONNX file, with its envelope, its training and the digest of the file."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Consumers(_Model):
     """The consumer groups that an actor was trained with; the rest of the envelope is about their consumers."""
 
     protocols: tuple[str, ...] = Field(min_length=1)
-    """How the groups shared their partitions: `range` and `cooperative-sticky`, or `consumer` for KIP-848."""
+    """Assignors of the consumer groups: `range` and `cooperative-sticky`, or `consumer` for KIP-848."""
     partitions: Range
     """Partitions of the topic; more consumers have nothing to read."""
 
@@ -54,7 +54,7 @@ class Envelope(_Model):
     cold_start_seconds: PoolRanges
     """Seconds from a pod's creation until it is ready."""
     max_replicas: PoolRanges
-    """How large the pools may become: `targets.*.maxReplicas`."""
+    """Range of `targets.*.maxReplicas`."""
     price_ratio: Range
     """Cost per hour of a GPU replica over that of a CPU replica; checked where both pools are there."""
     interval_seconds: Range
@@ -63,7 +63,7 @@ class Envelope(_Model):
     lag_seconds: Range
     """Age of the newest arrival sample when the actor acts; only the upper end counts, as fresher is no harm."""
     units: dict[UnitName, Range | None] = Field(default={"requests": None}, min_length=1)
-    """What loads were counted in, as `capacity.unit` names it, each with the range of what a replica carried of it;
+    """Units of the load by their name in `capacity.unit`, each with the range of a replica's capacity in it;
     null = any, as the actor is fed loads as shares of the capacity."""
     signals: tuple[SignalName, ...] = Field(default=("endToEnd",), min_length=1)
     """The latencies that `slo_ms` was of, as `slo.signal` names them."""
@@ -73,7 +73,7 @@ class Envelope(_Model):
     """The distribution of the observations in training; None = not measured, and none is out of distribution."""
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
-        """Say where (N,) a row is outside the envelope. What is not known (NaN) puts no row outside.
+        """Return where (N,) a row is outside the envelope. An unknown value (NaN) puts no row outside.
 
         `lag_seconds` (N,) is the age of the newest arrival sample.
         """
@@ -87,7 +87,7 @@ class Envelope(_Model):
     def outside(
         self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
     ) -> tuple[Bool, list[str]]:
-        """Give the mask (N,) and one reason a row: what is outside, its value and the bounds; '' for a row inside."""
+        """Return the mask (N,) and one reason a row: the field, its value and its bounds; '' for a row inside."""
         values, bounds = self._measured(params, lag_seconds)
         outside = self.mask(params, lag_seconds, observation)
         reasons = [STRANGE if is_outside else "" for is_outside in outside]
@@ -99,12 +99,12 @@ class Envelope(_Model):
                 if value < low or value > high
             )
         for row in np.flatnonzero(~self._trained(params)):
-            said = [reasons[row]] if outside_bounds[row] else []
-            reasons[row] = "; ".join([*self._untrained(params, int(row)), *said])
+            others = [reasons[row]] if outside_bounds[row] else []
+            reasons[row] = "; ".join([*self._untrained(params, int(row)), *others])
         return outside, reasons
 
     def _trained(self, params: Params) -> Bool:
-        """Say where (N,) the load is counted and the latency is taken as in training."""
+        """Return where (N,) the load is counted and the latency is taken as in training."""
         trained = np.zeros(len(params), np.bool_)
         for name, bounds in self.units.items():
             here = params.unit == UNITS.index(name)
@@ -117,25 +117,25 @@ class Envelope(_Model):
         return trained & np.isin(params.slo_signal, [SIGNALS.index(name) for name in self.signals])
 
     def _untrained(self, params: Params, row: int) -> list[str]:
-        """Give what a row counts or takes otherwise than in training, in words."""
+        """Return a sentence on the load unit and latency signal of a row where they differ from training, or ''."""
         unit, signal = UNITS[params.unit[row]], SIGNALS[params.slo_signal[row]]
-        said = []
+        reasons = []
         if params.stream[row] != (self.consumers is not None):
-            said.append(OF_SERVICES if self.consumers is None else OF_CONSUMERS)
+            reasons.append(OF_SERVICES if self.consumers is None else OF_CONSUMERS)
         if unit not in self.units:
-            said.append(f"capacity.unit is {unit} and the model was trained for {' and '.join(self.units)}")
+            reasons.append(f"capacity.unit is {unit} and the model was trained for {' and '.join(self.units)}")
         elif (bounds := self.units[unit]) is not None:
             there = params.requests_per_second[row][params.present[row]]
             outside = [f"{value:g}" for value in there if value < bounds[0] or value > bounds[1]]
             if outside:
                 carries = f"a replica carries {' and '.join(outside)} {LOADS[unit]}"
-                said.append(f"{carries}, which is outside {bounds[0]:g}..{bounds[1]:g}")
+                reasons.append(f"{carries}, which is outside {bounds[0]:g}..{bounds[1]:g}")
         if signal not in self.signals:
-            said.append(f"slo.signal is {signal} and the model was trained for {' and '.join(self.signals)}")
-        return said
+            reasons.append(f"slo.signal is {signal} and the model was trained for {' and '.join(self.signals)}")
+        return reasons
 
     def _measured(self, params: Params, lag_seconds: Float | None) -> tuple[Float, Float]:
-        """Give the measured values (N, len(_MEASURED)) and their bounds (len(_MEASURED), 2)."""
+        """Return the measured values (N, len(_MEASURED)) and their bounds (len(_MEASURED), 2)."""
         both = params.present.all(axis=1)
         cost, rps = params.cost_per_hour, params.requests_per_second
         values = np.empty((len(params), len(_MEASURED)))
@@ -181,7 +181,7 @@ _OF_EARLIER_RELEASES = {
     "envelope.max_replicas": "a model of an earlier release does not say for how large pools it was trained: export it "
     'again, or state the range yourself, such as {"gpu": [5, 20], "cpu": [5, 20]} for one that began as the bundled one'
 }
-"""What to do about a field that earlier releases did not write."""
+"""Remedy for a manifest without a field that earlier releases did not write."""
 
 
 class Training(_Model):
@@ -220,7 +220,7 @@ class RuleGains(_Model):
 
 
 class LearnedPrices(_Model):
-    """What the rule beneath pays for what it learned of a service; names and meanings as in `rule.RuleSettings`."""
+    """Prices of the rule under a network for its memory of a service; names and meanings as in `rule.RuleSettings`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -230,7 +230,7 @@ class LearnedPrices(_Model):
 
 
 class Manifest(_Model):
-    """What `decide` must know of an actor. `envelope` None means: act everywhere (simulation, rules, controls)."""
+    """Facts about an actor that `decide` needs. `envelope` None: act everywhere (simulation, rules, controls)."""
 
     contract_version: str = CONTRACT_VERSION
     name: str
@@ -259,7 +259,7 @@ class Manifest(_Model):
         return ObservationContract(stack_size=self.stack_size, neutral=self.neutral, prices=prices, **constants)
 
     def mask(self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None) -> Bool:
-        """Say where (N,) a row is outside the envelope; none is where the actor has no envelope."""
+        """Return where (N,) a row is outside the envelope; none is where the actor has no envelope."""
         if self.envelope is None:
             return np.zeros(len(params), np.bool_)
         return self.envelope.mask(params, lag_seconds, observation)
@@ -267,7 +267,7 @@ class Manifest(_Model):
     def outside(
         self, params: Params, lag_seconds: Float | None = None, observation: Observation | None = None
     ) -> tuple[Bool, list[str]]:
-        """Give the mask (N,) and one reason a row, '' for a row inside."""
+        """Return the mask (N,) and one reason a row, '' for a row inside."""
         if self.envelope is None:
             return self.mask(params), [""] * len(params)
         return self.envelope.outside(params, lag_seconds, observation)

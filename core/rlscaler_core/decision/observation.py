@@ -37,7 +37,7 @@ from rlscaler_core.decision.units import about_a_request
 CONTRACT_VERSION = "rlscaler.io/observation/v3"
 
 RETRAIN = "train it again with `rlscaler train`, or with `rlscaler train --for` where it was trained for one service"
-"""What an error says of a network that was trained under another contract."""
+"""Remedy in errors for a network that was trained under another contract."""
 
 # Copies of the first observation would look like minutes of quiet: with them a network missed a spike (J 15, not 5).
 NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.5, 0.0, 0.0, 0.0, 0.1, 0.8)
@@ -105,7 +105,7 @@ def _shifted(history: Float, newest: Float, stale: NDArray[np.intp]) -> Float:
 
 
 def observe(params: Params, state: State, samples: Samples, contract: ObservationContract) -> tuple[Observation, State]:
-    """Give the ten numbers of this action interval, and the state with them on the stack.
+    """Return the ten numbers of this action interval, and the state with them on the stack.
 
     Call it after `sense`, once an interval.
 
@@ -132,12 +132,12 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
 
 
 def stacked_input(state: State) -> Float32:
-    """Give the network's input (N, 10 * k), the oldest observation first, as an array of its own."""
+    """Return the network's input (N, 10 * k), the oldest observation first, as an array of its own."""
     return state.stack.reshape(len(state.stack), -1).copy()
 
 
 def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
-    """Give the SignalState (N, 10) of each observation."""
+    """Return the SignalState (N, 10) of each observation."""
     status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
     status[...] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
     status[~signal_known[:, 5], 9] = SignalState.UNKNOWN
@@ -154,7 +154,7 @@ def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
 
 
 def _required_unknown(params: Params, samples: Samples, signal_known: Bool, status: Int) -> Bool:
-    """Say where (N,) arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
+    """Return where (N,) arrival rate or replicas are unknown, or a pool has neither p95 nor a utilization to go by."""
     latency = status[:, 3] != SignalState.UNKNOWN
     idle = ~params.present | (samples.spec_replicas <= 0)
     informed = idle | signal_known[:, [3, 1]] | latency[:, None]
@@ -162,7 +162,7 @@ def _required_unknown(params: Params, samples: Samples, signal_known: Bool, stat
 
 
 def _values(params: Params, state: State, samples: Samples, prices: Prices | None) -> Float:
-    """Give the observations (N, 10) in the units people read; the caller overwrites what is not known."""
+    """Return the observations (N, 10) in the units people read; the caller overwrites unknown ones."""
     values = np.empty((len(samples.time), len(OBSERVATIONS)))
     values[:, 0] = samples.cpu_utilization
     values[:, 1] = samples.memory_utilization
@@ -187,18 +187,18 @@ def _values(params: Params, state: State, samples: Samples, prices: Prices | Non
 
 
 def capacity_of_replicas(params: Params, replicas: Int) -> Float:
-    """Give the requests/s (N, 2) that `replicas` (N, 2) answer; 0 for a pool that is not there."""
+    """Return the requests/s (N, 2) that `replicas` (N, 2) answer; 0 for a pool that is not there."""
     return np.where(params.present, replicas * params.requests_per_second, 0.0)
 
 
 def horizon_seconds(params: Params) -> Float:
-    """Give the seconds (N,) that the forecast looks ahead: two cold starts of the slowest pool there is."""
+    """Return the seconds (N,) that the forecast looks ahead: two cold starts of the slowest pool there is."""
     cold = np.where(params.present, params.cold_start_seconds, 0.0)
     return 2 * np.maximum(cold[:, 0], cold[:, 1])
 
 
 def _fed(params: Params, samples: Samples, values: Float, contract: ObservationContract) -> Float32:
-    """Give the dimensionless observations (N, 10); the neutral value where `values` (N, 10) is NaN."""
+    """Return the dimensionless observations (N, 10); the neutral value where `values` (N, 10) is NaN."""
     fed = values.copy()
     fed[:, :3] /= contract.utilization_scale
     fed[:, 3] = np.log1p(fed[:, 3] / params.slo_ms) / np.log1p(contract.latency_log_scale)

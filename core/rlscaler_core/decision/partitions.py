@@ -1,4 +1,4 @@
-"""Consumers of a stream: what they have to process, and the numbers of consumers that make a difference. Pure.
+"""Consumers of a stream: the messages they have to process, and the useful numbers of consumers. Pure.
 
 A partition has one consumer of a group, so the assignors give each consumer P / n partitions, rounded up or down. The
 busiest one decides how far the group keeps up, and its share changes only where P / n, rounded up, does: with 12
@@ -21,10 +21,10 @@ ROUNDING = 1e-9
 
 
 def drain(params: Params, samples: Samples) -> Float:
-    """Give the messages/s (N,) beyond production that bring what waits within the objective; 0 for all but streams.
+    """Return the messages/s (N,) beyond production that bring the lag within the objective; 0 for all but streams.
 
-    Capacity for production alone would keep a lag for ever. What waits beyond `FRESH_SHARE` of the objective is to be
-    gone within the objective. A lag that is not known adds nothing.
+    Capacity for production alone would keep a lag for ever. Messages that wait beyond `FRESH_SHARE` of the objective
+    are to be gone within the objective. An unknown lag adds nothing.
     """
     if not params.stream.any():
         return np.zeros(len(params.stream))
@@ -35,10 +35,10 @@ def drain(params: Params, samples: Samples) -> Float:
 
 
 def consumers_for(partitions: Int, load: Float, unit: Float) -> Int:
-    """Give the fewest consumers (N,) of which the busiest one carries its share of `load` (N,) messages/s.
+    """Return the fewest consumers (N,) of which the busiest one carries its share of `load` (N,) messages/s.
 
-    `unit` (N,) is what one consumer carries, `partitions` (N,) are equally busy. All partitions have a consumer of
-    their own where that is not enough; 0 where there are no partitions, or load or unit are not known.
+    `unit` (N,) is the capacity of one consumer, `partitions` (N,) are equally busy. Where that is not enough, every
+    partition has a consumer of its own; 0 where there are no partitions, or load or unit are not known.
     """
     sized = (partitions > 0) & (unit > 0) & np.isfinite(load)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -51,9 +51,9 @@ def consumers_for(partitions: Int, load: Float, unit: Float) -> Int:
 
 
 def to_partitions(params: Params, samples: Samples, load: Float, unit: Float, replicas: Int, limit: Int) -> Int:
-    """Give `replicas` (N, 2), for streams as many as `consumers_for` the load (N,), and no more than partitions.
+    """Return `replicas` (N, 2), for streams as many as `consumers_for` the load (N,), and no more than partitions.
 
-    `unit` (N, 2) is what a replica carries; NaN or 0 where it is not known. Nothing is raised beyond `limit` (N, 2).
+    `unit` (N, 2) is the capacity of a replica; NaN or 0 where it is not known. Nothing is raised beyond `limit` (N, 2).
     """
     if not params.stream.any():
         return replicas
@@ -64,30 +64,30 @@ def to_partitions(params: Params, samples: Samples, load: Float, unit: Float, re
     return np.where(rows[:, None] & params.present, sized, replicas).astype(np.int32)
 
 
-def keep_partitions(now: Situation, asked: Int) -> Int:
+def keep_partitions(now: Situation, wanted: Int) -> Int:
     """The guard: of the consumers asked for (N, 2) those that make a difference, one rebalance after the other.
 
     Of further ones the fewest that are as fast, and no more than partitions with messages; none while the group comes
     to rest. Consumers are taken away only at an action, where the lag is known, no pods start, and those that are left
-    carry production and lag. What a shared budget does not grant is given back all the same.
+    carry production and lag. Replicas beyond the grant of an RLScalingBudget are given back all the same.
     """
     params, samples, base = now.params, now.samples, now.base
     if not params.stream.any():
-        return asked
+        return wanted
     most = np.maximum(samples.partitions, 1)[:, None]
-    useful = np.maximum(-(-most // -(-most // np.clip(asked, 1, most))), np.minimum(asked, params.min_replicas))
+    useful = np.maximum(-(-most // -(-most // np.clip(wanted, 1, most))), np.minimum(wanted, params.min_replicas))
     counted = (samples.partitions > 0)[:, None]
-    further = np.where(samples.settling[:, None], base, np.where(counted, np.maximum(useful, base), asked))
+    further = np.where(samples.settling[:, None], base, np.where(counted, np.maximum(useful, base), wanted))
     load = np.where(arrivals_known(params, samples), samples.arrival_rate + drain(params, samples), np.nan)
     needed = consumers_for(samples.partitions, load, total(now.capacity.requests_per_second))
     lowest = np.where((may_lower(now) & (needed > 0))[:, None], np.minimum(base, needed[:, None]), base)
-    lowest = np.where(_static(now)[:, None], asked, np.minimum(lowest, now.limit))
-    desired = np.where(asked > base, further, np.maximum(asked, lowest))
-    return np.where(params.stream[:, None] & params.present, desired, asked).astype(np.int32)
+    lowest = np.where(_static(now)[:, None], wanted, np.minimum(lowest, now.limit))
+    desired = np.where(wanted > base, further, np.maximum(wanted, lowest))
+    return np.where(params.stream[:, None] & params.present, desired, wanted).astype(np.int32)
 
 
 def may_lower(now: Situation) -> Bool:
-    """Say where (N,) consumers may be taken away, as far as what is known and what is under way go."""
+    """Return where (N,) consumers may be taken away: the lag is known and no change is under way."""
     params, samples = now.params, now.samples
     if now.doubt is None:
         return np.zeros(len(params.stream), np.bool_)
@@ -97,7 +97,7 @@ def may_lower(now: Situation) -> Bool:
 
 
 def _static(now: Situation) -> Bool:
-    """Say where (N,) the fallback sets replicas of the user's own."""
+    """Return where (N,) the fallback sets replicas of the user's own."""
     if now.doubt is None:
         return np.zeros(len(now.params.stream), np.bool_)
     static: Bool = now.doubt.falls_back & (now.params.fallback == FallbackBehavior.STATIC)

@@ -1,4 +1,4 @@
-"""The highest arrival rates of the last stretch, in buckets of a tenth of it: what the ceiling goes by.
+"""The highest arrival rates of the last stretch, in buckets of a tenth of it, for the ceiling.
 
 A history of every sample would be as long as the stretch divided by `senseSeconds`; the buckets are always `PEAKS`.
 """
@@ -16,10 +16,10 @@ BUCKETS = PEAKS - 2
 
 
 def note_rates(params: Params, state: State, rate: Float, taken: Float, fresh: Bool) -> State:
-    """Give `state` with the arrival rates (N,) of the rows that are `fresh` (N,), sampled at `taken` (N,) seconds.
+    """Return `state` with the arrival rates (N,) of the rows that are `fresh` (N,), sampled at `taken` (N,) seconds.
 
-    Call it before the rate goes into the history. What lies before a gap of more than `max_age_seconds` is forgotten:
-    what arrived in the gap is not known.
+    Call it before the rate goes into the history. Rates before a gap of more than `max_age_seconds` are forgotten: the
+    load in the gap is not known.
     """
     times, values = state.peak_time, state.peak_value
     lost = fresh & (taken - state.rate_time[:, -1] > params.max_age_seconds)
@@ -36,7 +36,7 @@ def note_rates(params: Params, state: State, rate: Float, taken: Float, fresh: B
 
 
 def note_need(state: State, need: Float, where: Bool) -> State:
-    """Give `state` with what the load of this moment was found to need (N,), in requests/s, in the rows `where` (N,).
+    """Return `state` with the need (N,) of the load of this moment, in requests/s, in the rows `where` (N,).
 
     It counts like an arrival rate of this moment.
     """
@@ -46,7 +46,7 @@ def note_need(state: State, need: Float, where: Bool) -> State:
 
 
 def highest_rate(params: Params, state: State, now: Float) -> Float:
-    """Give the highest rate (N,) of the last `ceiling_seconds` before `now` (N,), in requests/s.
+    """Return the highest rate (N,) of the last `ceiling_seconds` before `now` (N,), in requests/s.
 
     NaN where the rates were not known for the whole stretch.
     """

@@ -1,4 +1,4 @@
-"""How full many replicas may be together: spare capacity has to grow with the square root of the load only.
+"""Utilization of large pools: spare capacity has to grow with the square root of the load only.
 
 Source: Halfin and Whitt, "Heavy-traffic limits for queues with many exponential servers", 1981.
 """
@@ -18,9 +18,9 @@ not spread evenly over the replicas."""
 
 
 def pooled(utilization: Float, load: Float, unit: Float) -> Float:
-    """Give the utilization (N, 2) that many replicas bear as well as `SMALL_POOL` of them bear the one given (N, 2).
+    """Return the utilization (N, 2) that many replicas bear as well as `SMALL_POOL` of them bear the one given (N, 2).
 
-    `load` (N,) is in requests/s, `unit` (N, 2) what one replica carries of it.
+    `load` (N,) is in requests/s, `unit` (N, 2) the capacity of one replica.
     """
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         # Halfin and Whitt: n servers need spare capacity in proportion to sqrt(n), so its share falls with 1/sqrt(n).
@@ -29,7 +29,7 @@ def pooled(utilization: Float, load: Float, unit: Float) -> Float:
 
 
 def eased(params: Params, arrivals: Float) -> Float:
-    """Give rates (N,) whose replicas at `target_utilization` are those of `arrivals` (N,) at the pooled utilization.
+    """Return rates (N,) whose replicas at `target_utilization` are those of `arrivals` (N,) at the pooled utilization.
 
     The pool of the larger replicas counts, which is the fewer replicas. Never less than the arrivals need at full
     capacity, and NaN where they are not known.

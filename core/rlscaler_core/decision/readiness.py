@@ -1,4 +1,4 @@
-"""The rate that the forecast rule holds capacity for, from what the forecaster learned of this service.
+"""The rate that the forecast rule holds capacity for, from the forecaster's memory of this service.
 
 How sure to be is the newsvendor's question: capacity that is not needed costs its price for a while, capacity that is
 missing makes requests late. One percent of late requests is worth `late_price` replicas of the dearer pool, so a rate
@@ -28,14 +28,14 @@ LEAST_MEAN = 0.02
 
 
 class Prices(NamedTuple):
-    """What being ready is worth; each is one value for all rows, or (N,) of them."""
+    """Prices of lateness; each is one value for all rows, or (N,) of them."""
 
     late: Float | float
     """Replicas of the dearer pool per percent of late requests, before the error budget steers it."""
     caution: Float | float
-    """What missing a rise is taken to cost, times this."""
+    """Factor on the price of missing a rise."""
     jump_caution: Float | float
-    """What missing a jump is taken to cost, times this."""
+    """Factor on the price of missing a jump."""
 
 
 def prepared_rate(
@@ -45,15 +45,15 @@ def prepared_rate(
     plain: Float,
     prices: Prices,
 ) -> Float:
-    """Give the load (N,) in its unit to hold capacity for.
+    """Return the load (N,) in its unit to hold capacity for.
 
-    `plain` (N,) is the forecast that knows nothing of this service's past; it counts less the more forecasts of the
-    other kind were held against what came, and alone where lateness has no price.
+    `plain` (N,) is the forecast that knows nothing of this service's past; it counts less the more learned forecasts
+    were compared with the load that came, and alone where lateness has no price.
     """
     if not is_kept(state.load_recent):
         return plain
     late_price = prices.late * price_factor(params, state)
-    request, asked = about_a_request(params.unit), plain
+    request, rate = about_a_request(params.unit), plain
     plain = plain / request
     recent = recent_of(state.load_recent)
     horizon = horizons(params)
@@ -74,7 +74,7 @@ def prepared_rate(
         jump = outlook.jump_rise(state.load_calendar, coming, level)
         held = np.where(jump > 0, np.maximum(held, _raised(recent.slow, jump)), held)
     usable = np.isfinite(held) & np.isfinite(recent.day) & (recent.fast > IDLE_RATE)
-    return np.where(usable & np.isfinite(plain) & (np.asarray(late_price) > 0), held * request, asked)
+    return np.where(usable & np.isfinite(plain) & (np.asarray(late_price) > 0), held * request, rate)
 
 
 def _bounded(level: Float) -> Float:
@@ -86,7 +86,7 @@ def _raised(rate: Float32, rise: Float) -> Float:
 
 
 def _price_of_missing(state: State, late_price: Float | float) -> Float:
-    """Give what making all requests of this moment late costs (N,), in replicas: their share of a day's requests."""
+    """Return the price (N,), in replicas, of all requests of this moment late: their share of a day's requests."""
     mean, seen = outlook.daily_mean(state.load_recent)
     now = recent_of(state.load_recent).fast.astype(np.float64)
     share = np.where((seen >= LEAST_MEAN) & (mean > 0), now / np.maximum(mean, 1e-9), 1.0)

@@ -1,6 +1,6 @@
 """The forecast rule: replicas for an upper forecast of the load, GPU for the base and CPU for the rest.
 
-It needs no network, and it is what the residual mode adds its action to.
+It needs no network. In the residual mode a network's action is added to it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Value = Float | float
 
 @dataclass(frozen=True, slots=True)
 class RuleSettings:
-    """What may be tuned of the rule; every field is one value for all rows, or one for each row."""
+    """Settings of the rule; every field is one value for all rows, or one for each row."""
 
     loading: Value = 1.15
     """Replicas are loaded this much above `targetUtilization` at the forecast, which is an upper one already; never
@@ -62,20 +62,20 @@ class RuleSettings:
     """The same of a jump that the calendar knows."""
 
     placement: Int | int = BY_LOAD
-    """How traffic is split: a `Placement`, or `BY_LOAD`."""
+    """Split of the traffic: a `Placement` (traffic preference), or `BY_LOAD`."""
 
     spec: SpecSettings = field(default_factory=SpecSettings)
-    """What is set of the policy's spec; `loading` is relative to its target utilization."""
+    """Fields of the policy's spec that the rule sets; `loading` is relative to the target utilization."""
 
 
 DEFAULT_SETTINGS = RuleSettings()
 
 
 class Plan(NamedTuple):
-    """What the rule asks for."""
+    """Replicas that the rule asks for."""
 
     replicas: Int  # (N, 2) not yet within limits
-    load: Float  # (N,) what they are for, in the unit of the capacity; NaN where it is not known
+    load: Float  # (N,) the load that they carry, in the unit of the capacity; NaN where it is not known
 
 
 class Rule:
@@ -90,7 +90,7 @@ class Rule:
         self.settings = settings
 
     def probabilities(self, stacked: Float32) -> Float32:
-        """Give one-hot probabilities (N, 13): pools as the rule says, traffic as its settings say."""
+        """Return one-hot probabilities (N, 13): pools as the rule says, traffic as its settings say."""
         action = np.zeros((len(stacked), 3), np.int32)
         placement = np.asarray(self.settings.placement)
         action[:, 2] = np.where(placement == BY_LOAD, Placement.BALANCED, placement)
@@ -98,12 +98,12 @@ class Rule:
 
     @property
     def spec(self) -> SpecSettings:
-        """What the settings change of the policy's spec."""
+        """Fields of the policy's spec that the settings change."""
         return self.settings.spec
 
 
 def rule_of(manifest: Manifest) -> RuleSettings | None:
-    """Give the rule that a network's action is added to; None where it is added to the present replicas."""
+    """Return the rule that a network's action is added to; None where it is added to the present replicas."""
     if not manifest.residual:
         return None
     gains = manifest.rule.model_dump()
@@ -113,24 +113,24 @@ def rule_of(manifest: Manifest) -> RuleSettings | None:
 
 
 def rule_under(actor: ActorLike) -> RuleSettings | None:
-    """Give `rule_of` any actor; the rule itself has settings of its own, which may differ from row to row."""
+    """Return `rule_of` any actor; the rule itself has settings of its own, which may differ from row to row."""
     return actor.settings if isinstance(actor, Rule) else rule_of(actor.manifest)
 
 
 def rule_replicas(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Int:
-    """Give the replicas (N, 2) of `rule_plan`."""
+    """Return the replicas (N, 2) of `rule_plan`."""
     return rule_plan(params, state, samples, settings).replicas
 
 
 def rule_split(
-    params: Params, state: State, samples: Samples, ready: Int, plan: Plan, settings: RuleSettings, asked: Int
+    params: Params, state: State, samples: Samples, ready: Int, plan: Plan, settings: RuleSettings, placement: Int
 ) -> tuple[Bool, Int, Float]:
-    """Say where (N,) the rule splits the traffic by the load of its plan, and give placement and preference (N,).
+    """Return where (N,) the rule splits the traffic by the load of its plan, and traffic preference and factor (N,).
 
-    `ready` (N, 2) are the replicas that answer, those that are about to go left out. `asked` (N,) is the Placement of
-    the action that is added to the rule: balanced leaves the split to the rule, and preferring a pool overrides it.
+    `ready` (N, 2) are the replicas that answer, without those that are about to go. `placement` (N,) is the traffic
+    preference of the action that is added to the rule: balanced leaves the split to the rule, a pool overrides it.
     """
-    left = asked == Placement.BALANCED
+    left = placement == Placement.BALANCED
     splits = params.split_by_load & (np.asarray(settings.placement) == BY_LOAD) & left
     if not splits.any():
         return splits, state.placement, state.preference
@@ -138,11 +138,11 @@ def rule_split(
 
 
 def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Plan:
-    """Give the rule's replicas, and the load that they are for; `spec_replicas` where load or capacity are not known.
+    """Return the rule's replicas, and the load that they are for; `spec_replicas` where load or capacity are not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
-    remainder and, where it is ready sooner, what base replicas that are still starting cannot carry yet. For consumers
-    of a stream the load has what drains their lag, and the replicas are those whose busiest one carries its partitions.
+    remainder and, where it is ready sooner, the load of base replicas that are still starting. For consumers of a
+    stream the load includes the drain of their lag, and the busiest of the replicas has to carry its partitions.
     """
     # Messages that come sooner than pods start wait: nothing is held ready for them, nor are their queues pooled.
     late_price = np.where(params.stream, 0.0, settings.late_price)
@@ -174,7 +174,7 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
 
 
 def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:
-    """Give how high above the history the forecast lies; `cold` (N,) are seconds of a cold start.
+    """Return how high above the history the forecast lies; `cold` (N,) are seconds of a cold start.
 
     Messages wait where requests would be late, so a stream's forecast is the expected load and no upper one, and a peak
     is expected to return for one cold start only: a consumer that goes later is back as soon.
@@ -193,7 +193,7 @@ def _per_row(value: Value | Bool) -> NDArray[Any]:
 
 
 def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:
-    """Give the replicas (N,) of the base pool and of the other, whose minimum is there anyway."""
+    """Return the replicas (N,) of the base pool and of the other, whose minimum is there anyway."""
     rest = 1 - base
     base_unit, rest_unit = capacity[rows, base], capacity[rows, rest]
     base_cost, rest_cost = params.cost_per_hour[rows, base], params.cost_per_hour[rows, rest]

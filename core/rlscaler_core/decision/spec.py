@@ -30,13 +30,13 @@ UNCHANGED = SpecSettings()
 
 
 def spec_of(controller: object) -> SpecSettings:
-    """Give what a controller sets of the spec that it acts under: its `spec`, nothing where it has none."""
+    """Return the fields of the spec that a controller sets: its `spec`, nothing where it has none."""
     spec: SpecSettings = getattr(controller, "spec", UNCHANGED)
     return spec
 
 
 def with_spec(params: Params, chosen: SpecSettings) -> Params:
-    """Give the policy's spec (N rows) with what the settings change of it; `params` itself stays as it is."""
+    """Return the policy's spec (N rows) with the changes of the settings; `params` itself stays as it is."""
     changed = params.copy()
     if chosen.interval_seconds is not None:
         changed.interval_seconds[:] = chosen.interval_seconds

@@ -1,4 +1,4 @@
-"""How the forecast rule splits the traffic: as much to the pool that is quicker with a request as it can bear.
+"""Traffic split of the forecast rule: as much to the pool that is quicker with a request as it can bear.
 
 Replicas of two pools that are equally full do not make equally few requests late: where a request takes 50 ms on a GPU
 replica and 250 ms on a CPU replica, nearly all that miss an SLO of a second waited in the CPU pool. The quicker pool is
@@ -16,7 +16,7 @@ from rlscaler_core.decision.types import Float, Int, Params, Placement, total
 # Weights are writes to the API server. On eight tune days these steps, balanced traffic below half of the capacity and
 # 4 % of room gained 2.3 % of J; any factor, at any load, gained 1.6 % and moved the weights more often.
 STEPS = np.array([1.0, 1.5, 2.0, 3.0, float(PREFERENCE.max())])
-"""How much more the preferred pool may get for each unit of its capacity: few values, so that traffic seldom moves."""
+"""Factors of the preferred pool for each unit of its capacity: few values, so that traffic seldom moves."""
 
 ROOM = 1.04
 """A step up is taken where it would hold for so many times the load, so that chance does not take it back."""
@@ -28,11 +28,11 @@ LEAST_UTILIZATION = 0.5
 def by_load(
     params: Params, placement: Int, preference: Float, ready: Int, arrivals: Float, load: Float
 ) -> tuple[Int, Float]:
-    """Give the placement (N,) and how much the pool that it names is preferred (N,), one of `STEPS`.
+    """Return the traffic preference (N,) and the factor of the pool that it names (N,), one of `STEPS`.
 
-    `placement` and `preference` (N,) are those in force, `ready` (N, 2) the replicas, `arrivals` (N,) what comes now
-    and `load` (N,) what capacity is held for, both in the unit of the capacity. Balanced where a pool has no ready
-    replica, where both are equally quick, and where something is not known.
+    `placement` and `preference` (N,) are those in force, `ready` (N, 2) the replicas, `arrivals` (N,) the present load
+    and `load` (N,) the load that capacity is held for, both in the unit of the capacity. Balanced where a pool has no
+    ready replica, where both are equally quick, and where one of the inputs is not known.
     """
     rps = params.requests_per_second
     quick = np.where(rps[:, 0] > rps[:, 1], 0, 1)
@@ -50,7 +50,7 @@ def by_load(
 
 
 def _highest_step(own: Float, rest: Float, load: Float) -> Float:
-    """Give the highest of `STEPS` (N,) at which the preferred pool of capacity `own` is not overfull at the load."""
+    """Return the highest of `STEPS` (N,) at which the preferred pool of capacity `own` is not overfull at the load."""
     above = load - own
     with np.errstate(invalid="ignore"):
         bearable = np.where(above > 0, rest / np.where(above > 0, above, 1.0), STEPS[-1])

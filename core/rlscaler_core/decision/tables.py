@@ -41,7 +41,7 @@ class Column(NamedTuple):
 
 
 def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    """Give every column as a writable array of its own, of shape (n, *trailing).
+    """Return every column as a writable array of its own, of shape (n, *trailing).
 
     `given` is broadcast against that shape: a scalar, one row's shape, or the full column; one number a row
     for a two-column field is (n, 1). Raises ColumnError for an unknown, missing or misshapen column.
@@ -103,9 +103,9 @@ _PARAMS = {
 def make_params(n: int, **columns: Any) -> Params:
     """Make N rows of Params; every column may be a scalar, one row, or all rows (see `fill`).
 
-    What is left out has a default: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`,
-    `pending_seconds` (also where it is NaN) is two cold starts, and `has_behavior` is true where a window, a rule or
-    `select_policy` Disabled is given. A pool that is not `present` gets 0..0. Raises ColumnError.
+    Defaults: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`, `pending_seconds` (also
+    where it is NaN) is two cold starts, and `has_behavior` is true where a window, a rule or `select_policy` Disabled
+    is given. A pool that is not `present` gets 0..0. Raises ColumnError.
     """
     filled = fill("Params", n, _PARAMS, columns)
     for name in ("min_replicas", "max_replicas"):
@@ -114,8 +114,8 @@ def make_params(n: int, **columns: Any) -> Params:
     pending = filled["pending_seconds"]
     filled["pending_seconds"] = np.where(np.isnan(pending), PENDING_COLD_STARTS * filled["cold_start_seconds"], pending)
     filled["step_size"] = np.where(filled["step_size"] > 0, filled["step_size"], by_default).astype(np.int32)
-    asked = filled["fallback_replicas"]
-    filled["fallback_replicas"] = np.where(asked >= 0, asked, filled["min_replicas"]).astype(np.int32)
+    fallback = filled["fallback_replicas"]
+    filled["fallback_replicas"] = np.where(fallback >= 0, fallback, filled["min_replicas"]).astype(np.int32)
     if "has_behavior" not in columns:
         windows = (filled["stabilization_seconds"] > 0).any(axis=1)
         rules = (filled["rules"][..., 0] > 0).any(axis=(1, 2))
@@ -124,7 +124,7 @@ def make_params(n: int, **columns: Any) -> Params:
 
 
 def capacity_unknown(params: Params) -> Bool:
-    """Say where (N, 2) a pool is there and it is not known yet what one replica of it carries."""
+    """Return where (N, 2) a pool is present and the capacity of its replicas is not known yet."""
     return np.isnan(params.requests_per_second) & params.present
 
 
@@ -176,7 +176,7 @@ def make_samples(n: int, **columns: Any) -> Samples:
 
 
 def known(params: Params, samples: Samples) -> Bool:
-    """Say where (N, len(SIGNALS)) a signal is a finite number >= 0 and not older than `max_age_seconds`."""
+    """Return where (N, len(SIGNALS)) a signal is a finite number >= 0 and not older than `max_age_seconds`."""
     values = np.array([getattr(samples, name) for name in _MEASURED])
     is_known = samples.age_seconds <= params.max_age_seconds[:, None]
     is_known[:, : len(_MEASURED)] &= ((values >= 0) & (values < np.inf)).T
@@ -184,7 +184,7 @@ def known(params: Params, samples: Samples) -> Bool:
 
 
 def arrivals_known(params: Params, samples: Samples) -> Bool:
-    """Say where (N,) the arrival rate is known, for a sensing tick that needs no other signal."""
+    """Return where (N,) the arrival rate is known, for a sensing tick that needs no other signal."""
     rate = samples.arrival_rate
     return (rate >= 0) & (rate < np.inf) & (samples.age_seconds[:, 0] <= params.max_age_seconds)
 
@@ -196,7 +196,7 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forec
     """
     none = (n, 2, EVENTS)
     recent, calendar = nothing_learned(n)
-    kept = slice(None) if forecaster else slice(0)
+    columns = slice(None) if forecaster else slice(0)
     return State(
         rate_time=np.full((n, history), np.nan),
         rate_value=np.full((n, history), np.nan),
@@ -217,8 +217,8 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forec
         write_time=np.full((n, 2), np.nan),
         write_base=np.zeros((n, 2), np.int32),
         write_desired=np.zeros((n, 2), np.int32),
-        load_recent=recent[:, kept],
-        load_calendar=calendar[:, kept],
+        load_recent=recent[:, columns],
+        load_calendar=calendar[:, columns],
         counted_requests=np.zeros(n),
         counted_late=np.zeros(n),
         counted_time=np.full(n, np.nan),

@@ -3,7 +3,7 @@
 Consumers that share a database or a downstream service may wait for one another, so that twelve of them process less
 than six. While messages wait, a group processes all that it can. So the messages/s of the old number, measured until
 the newcomers are there, are compared with those of the new one, measured when the group has come to rest. Where they
-fell by more than `MARGIN`, and the loss outweighs what a rebalance costs, the group goes back to the number that
+fell by more than `MARGIN`, and the loss outweighs the cost of a rebalance, the group goes back to the number that
 processed most. If it does not process more with that number, the consumers were not the cause, and it may grow again.
 Pure.
 """
@@ -20,29 +20,29 @@ from rlscaler_core.decision.situation import Situation
 from rlscaler_core.decision.types import TRIAL, Bool, Float, Int, Params, Samples, State
 
 MARGIN = 0.1
-"""Share by which the messages/s have to differ: what is measured from commits is a few percent off."""
+"""Share by which the messages/s have to differ: measurements from commits are a few percent off."""
 
 WARM_SECONDS = 15.0
 """A group that has come to rest is not measured for so long: the rates between commits still hold the stop."""
 
 OBSERVE_SECONDS = 30.0
-"""How long a number of consumers is measured before it is judged."""
+"""Time for which a number of consumers is measured before it is judged."""
 
 REPAY_SECONDS = 120.0
-"""Within so long what is gained by going back has to outweigh the messages that the last rebalance cost."""
+"""Time within which the gain of going back has to outweigh the messages that the last rebalance cost."""
 
 HOLD_SECONDS = 600.0
-"""How long a verdict holds; then more consumers are tried again."""
+"""Validity of a verdict; then more consumers are tried again."""
 
 SMOOTH_SECONDS = 5.0
-"""Time constant of the mean of what the old number processes: the newest counts, as consumers get busy by and by."""
+"""Time constant of the mean throughput of the old number: the newest counts, as consumers get busy by and by."""
 
 GAP_SECONDS = 60.0
-"""What lies between two looks that are further apart was not seen."""
+"""Longest gap between two looks; the time in a longer one counts as not observed."""
 
 
 class Phase(IntEnum):
-    """What became of a scale-up: it is tried, was undone, holds no more, or was not the cause."""
+    """Phase of a scale-up: it is tried, was undone, holds no more, or was not the cause."""
 
     RAISED = 1
     UNDONE = 2
@@ -57,15 +57,15 @@ seconds: since when the group is at rest, of the last look, and until when the v
 them where there was no scale-up, or nothing came of it."""
 
 
-def keep_throughput(now: Situation, asked: Int) -> Int:
-    """The guard: no more consumers (N, 2) than processed most, for as long as that verdict holds.
+def keep_throughput(now: Situation, desired: Int) -> Int:
+    """The guard: cap consumers (N, 2) at the count with the highest measured throughput until the cap expires.
 
-    A scale-up that lowered the throughput is undone at an action, where the group is at rest, what waits is known, no
+    A scale-up that lowered the throughput is undone at an action, where the group is at rest, the lag is known, no
     pods start, and the user lets consumers go.
     """
     params, samples = now.params, now.samples
     if not follows(params, now.state, samples).any():
-        return asked
+        return desired
     trial = _observed(now)
     now.state.trial = trial
     phase, fewer = trial[:, PHASE], np.nan_to_num(trial[:, FEWER]).astype(np.int32)[:, None]
@@ -73,12 +73,12 @@ def keep_throughput(now: Situation, asked: Int) -> Int:
     allowed: Bool = ~params.has_behavior | (params.select_policy[:, DOWN] != DISABLED)
     lowers = (phase == Phase.UNDONE) & may_lower(now) & allowed & ~samples.paused_scale_down
     most = np.where(lowers[:, None], fewer, np.maximum(now.base, fewer))
-    bounded = np.where(capped[:, None] & params.present, np.minimum(asked, most), asked)
+    bounded = np.where(capped[:, None] & params.present, np.minimum(desired, most), desired)
     return bounded.astype(np.int32, copy=False)
 
 
 def follows(params: Params, state: State, samples: Samples) -> Bool:
-    """Say where (N,) it is known what a group processes, or something was noted of it."""
+    """Return where (N,) the throughput of a group is known, or a trial of it is noted."""
     where: Bool = params.stream & (np.isfinite(samples.processed) | np.isfinite(state.trial[:, PHASE]))
     return where
 
@@ -111,7 +111,7 @@ def note_raise(now: Situation, desired: Int) -> None:
 
 
 def _observed(now: Situation) -> Float:
-    """Give the trials (N, TRIAL) with what this look says, and with the verdicts that it allows."""
+    """Return the trials (N, TRIAL) with the measurements of this look, and with the verdicts that they allow."""
     samples, trial = now.samples, now.state.trial.copy()
     time, processed = samples.time, samples.processed
     base, ready = _all(now.base), _all(samples.ready_replicas)
@@ -151,8 +151,8 @@ def _toward(trial: Float, column: int, where: Bool, value: Float, share: Float) 
 
 
 def _judged(trial: Float, time: Float, more: Bool, fewer: Bool, drained: Bool, ended: Bool) -> Float:
-    """Give the trials with verdicts: where (N,) `more` or `fewer` consumers were measured for long enough, where what
-    waited was `drained` after a scale-up was undone, where a verdict is out of date, and where a trial `ended`."""
+    """Return the trials with verdicts: where (N,) `more` or `fewer` consumers were measured for long enough, where the
+    lag was `drained` after a scale-up was undone, where a verdict is out of date, and where a trial `ended`."""
     with np.errstate(invalid="ignore"):
         fell = trial[:, AFTER] < (1 - MARGIN) * trial[:, BEFORE]
         worth = (trial[:, BEFORE] - trial[:, AFTER]) * REPAY_SECONDS > trial[:, PRICE]
@@ -169,5 +169,5 @@ def _judged(trial: Float, time: Float, more: Bool, fewer: Bool, drained: Bool, e
 
 
 def _all(pools: Int) -> Int:
-    """Give the consumers (N,) of both pools (N, 2): a group has one."""
+    """Return the consumers (N,) of both pools (N, 2): a group has one."""
     return np.asarray(pools[:, 0] + pools[:, 1], np.int32)

@@ -14,10 +14,10 @@ Row = Annotated[tuple[float, ...], Field(min_length=N, max_length=N)]
 
 
 class TrainingDistribution(BaseModel):
-    """Mean and inverse covariance of the fed observations of training, and how far from it they were at most.
+    """Mean and inverse covariance of the fed observations of training, and their greatest distance from the mean.
 
-    The distance is Mahalanobis': numbers that are each within their range and never occur together are far. What is not
-    known counts as the mean, since it is fed as a neutral value and says nothing.
+    The distance is Mahalanobis': numbers that are each within their range and never occur together are far. An unknown
+    observation counts as the mean, since it is fed as a neutral value and carries no information.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -48,12 +48,12 @@ class TrainingDistribution(BaseModel):
         return cls(mean=tuple(mean.tolist()), precision=tuple(map(tuple, precision.tolist())), limit=margin * longest)
 
     def distance(self, observation: Observation) -> Float:
-        """Give the distance (N,) from the mean of training, in standard deviations."""
+        """Return the distance (N,) from the mean of training, in standard deviations."""
         known = observation.status == SignalState.KNOWN
         return _distance(np.where(known, observation.fed - np.array(self.mean), 0.0), np.array(self.precision))
 
     def mask(self, observation: Observation) -> Bool:
-        """Say where (N,) an observation is out of distribution."""
+        """Return where (N,) an observation is out of distribution."""
         far: Bool = self.distance(observation) > self.limit
         return far
 

@@ -39,7 +39,7 @@ OBSERVATIONS = (
 )
 
 SIGNALS = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utilization", "p95_latency", "replicas")
-"""What is sensed, in the column order of `Samples.age_seconds`."""
+"""Sensed signals, in the column order of `Samples.age_seconds`."""
 
 RATE_HISTORY = 128
 """Arrival-rate samples kept per policy: more than ten minutes at the default sensing tick of 5 s."""
@@ -58,7 +58,7 @@ BEHAVIOR_RULES = 4
 
 
 class SignalState(IntEnum):
-    """What is known about one observation."""
+    """State of one observation: known, without meaning for this policy, or unknown."""
 
     KNOWN = 0
     NOT_APPLICABLE = 1
@@ -80,7 +80,7 @@ class FallbackBehavior(IntEnum):
 
 
 class Flag(IntFlag):
-    """Why `Decision.desired` differs from what the actor asked for, or might have."""
+    """Reasons why `Decision.desired` differs from the actor's proposal, or might have."""
 
     NONE = 0
     HELD_UNKNOWN = 1
@@ -101,7 +101,7 @@ class Flag(IntFlag):
 
 @cache
 def _columns(table: type[Rows]) -> Callable[[Rows], tuple[NDArray[Any], ...]]:
-    """Give a function that reads all arrays of such a table."""
+    """Return a function that reads all arrays of such a table."""
     return attrgetter(*table.__dataclass_fields__)
 
 
@@ -118,11 +118,11 @@ class Rows:
         return _columns(type(self))(self)  # type: ignore[arg-type]  # mypy takes the class for an instance
 
     def view(self, rows: slice) -> Self:
-        """Give the rows, not copied."""
+        """Return the rows, not copied."""
         return type(self)(*[column[rows] for column in self._arrays()])
 
     def take(self, rows: Any) -> Self:
-        """Give copies of the rows (indices, mask or slice)."""
+        """Return copies of the rows (indices, mask or slice)."""
         return type(self)(*[np.array(column[rows]) for column in self._arrays()])
 
     def put(self, rows: Any, other: Self, which: Any = slice(None)) -> None:
@@ -138,7 +138,7 @@ class Rows:
 
     @classmethod
     def concat(cls, parts: list[Self]) -> Self:
-        """Give all rows of `parts`, in order."""
+        """Return all rows of `parts`, in order."""
         return cls(*[np.concatenate([getattr(part, name) for part in parts]) for name in cls.__dataclass_fields__])
 
     def copy(self) -> Self:
@@ -147,7 +147,7 @@ class Rows:
 
 @dataclass(slots=True)
 class Params(Rows):
-    """What the user (or the scenario) fixed; constant between edits of the spec."""
+    """Parameters that the user (or the scenario) fixed; constant between edits of the spec."""
 
     present: Bool  # (N, 2) is there such a target
     min_replicas: Int  # (N, 2)
@@ -183,7 +183,7 @@ class Params(Rows):
 
 @dataclass(slots=True)
 class Samples(Rows):
-    """What one sensing tick measured, and what the user's annotations ask for at that moment."""
+    """Measurements of one sensing tick, and the requests of the user's annotations at that moment."""
 
     time: Float  # (N,) seconds, any epoch, never falling
     arrival_rate: Float  # (N,) requests/s received (rejected included) over the rate window, or else in `Params.unit`
@@ -219,8 +219,8 @@ class State(Rows):
     stack: Float32  # (N, k, 10) the last k fed observations, oldest first
     stacked: Int  # (N,) how many of the k are real
     unknown_intervals: Int  # (N,) consecutive action intervals with a required unknown or a failed actor
-    placement: Int  # (N,) Placement in force
-    preference: Float  # (N,) what the pool that it prefers gets for each unit of its capacity; the other gets 1
+    placement: Int  # (N,) traffic preference in force, a Placement
+    preference: Float  # (N,) factor of the preferred pool for each unit of its capacity; the other has 1
     weights: Int  # (N, 2) traffic weights in force, per mille
     budget_kept: Float  # (N,) the budget that the running replicas were last within; inf = none yet
     floor_hold: Int  # (N, 2) replicas that the floor asked for and that were not ready yet; 0 = none
@@ -254,7 +254,7 @@ class Observation(Rows):
 
 @dataclass(slots=True)
 class Decision(Rows):
-    """One decision per row; `trail` says which guard changed what."""
+    """One decision per row; `trail` has the replicas after each guard."""
 
     action: Int  # (N, 3) GPU -2..2, CPU -2..2, Placement; placement -1 = no actor ran
     probabilities: Float32  # (N, 13) 5 GPU, 5 CPU, 3 placement; NaN = no actor ran

@@ -1,4 +1,4 @@
-"""What the load is counted in, and which latency the objective is on: by number in `Params`, by name in the spec."""
+"""Units of the load and latencies of the objective: by number in `Params`, by name in the spec."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class LoadUnit(IntEnum):
-    """What arrives at a service and what its replicas carry is counted in; see `LOADS`."""
+    """Unit of a service's arrivals and of its replicas' capacity; see `LOADS`."""
 
     REQUESTS = 0
     TOKENS = 1
@@ -35,18 +35,18 @@ UNITS: tuple[UnitName, ...] = get_args(UnitName)
 SIGNALS: tuple[SignalName, ...] = get_args(SignalName)
 
 LOADS: dict[UnitName, str] = {"requests": "requests/s", "tokens": "tokens/s", "concurrency": "concurrent requests"}
-"""What a load of each unit is measured in, for people."""
+"""Unit of measure of a load, for people."""
 
 _REQUEST = np.array([1.0, 1024.0, 1.0])
-"""About what a request weighs, by `LoadUnit`: conversations of the public Azure traces have 1,366 tokens, questions
+"""Approximate weight of a request, by `LoadUnit`: conversations of the public Azure traces have 1,366 tokens, questions
 about code 2,076."""
 
 
 def about_a_request(unit: NDArray[np.int32]) -> NDArray[np.float64]:
-    """Give about what a request weighs (N,) in a unit (N,).
+    """Return the approximate weight of a request (N,) in a unit (N,).
 
-    A load over it is one in requests, to tell chance from a jump and next to nothing from a load. It decides no
-    replicas: these follow from the load and from what a replica carries, which are in the same unit.
+    A load divided by it is in requests, to tell chance from a jump and next to nothing from a load. It decides no
+    replicas: these follow from the load and the capacity of a replica, which are in the same unit.
     """
     weights: NDArray[np.float64] = _REQUEST[unit]
     return weights

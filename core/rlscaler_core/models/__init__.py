@@ -23,7 +23,7 @@ STREAMS = "streams"
 
 @cache
 def load_bundled(name: str) -> ActorLike:
-    """Give the policy `ppo` or `streams`, a trained network, or `rule`, the forecast rule, loaded once a process.
+    """Return the policy `ppo` or `streams`, a trained network, or `rule`, the forecast rule, loaded once a process.
 
     Raises ModelError for another name, and where the files are missing or damaged.
     """

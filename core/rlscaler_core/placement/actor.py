@@ -1,4 +1,4 @@
-"""A trained network that scores nodes: ONNX and a manifest that says what it was made for. No pickle is ever read."""
+"""A trained network that scores nodes: ONNX and a manifest with its policy and contract. No pickle is ever read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ INPUT, OUTPUT = "nodes", "values"
 
 
 class PlacementManifest(BaseModel):
-    """What belongs to a network's file."""
+    """Manifest of a network's file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -81,18 +81,18 @@ class PlacementActor:
         return actor
 
     def seen(self, nodes: Nodes, pods: Pods, among: Bool) -> Float32:
-        """(..., N, columns) what it is given of nodes."""
+        """(..., N, columns) inputs of the network for nodes."""
         return features(self.manifest.policy, nodes, pods, among, rule=self.manifest.rule)
 
     def values(self, seen: Float32) -> Float:
         """(N,) the value of each node for features (N, columns). Raises ModelError where the runtime fails."""
         try:
-            (found,) = self._session.run([OUTPUT], {INPUT: seen[None]})
+            (scores,) = self._session.run([OUTPUT], {INPUT: seen[None]})
         except Exception as error:  # the runtime raises classes of its own for each fault
             raise ModelError(f"the network for {self.manifest.policy} failed: {error}; train it again") from error
-        if found.shape != (1, len(seen)):
-            raise ModelError(f"the network for {self.manifest.policy} gives {found.shape} for {len(seen)} nodes")
-        return np.asarray(found[0], float)
+        if scores.shape != (1, len(seen)):
+            raise ModelError(f"the network for {self.manifest.policy} gives {scores.shape} for {len(seen)} nodes")
+        return np.asarray(scores[0], float)
 
 
 def _manifest(path: Path) -> PlacementManifest:

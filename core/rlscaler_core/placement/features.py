@@ -1,4 +1,4 @@
-"""What a network sees of each node: numbers around 0 to 1, the same for 3 nodes and for 5,000."""
+"""Inputs of a network for each node: numbers around 0 to 1, the same for 3 nodes and for 5,000."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ COMMON = (
     "lifetime",
     "extension",
 )
-"""Columns of every policy. The first is what a rule of the policy says, 0 to 1 over the allowed nodes."""
+"""Columns of every scoring policy. The first is the score of its rule, 0 to 1 over the allowed nodes."""
 
 OF_GPUS = ("gpu_free", "gpus_unused", "gpu_asked", "gpu_left_over", "fragmentation")
 """Further columns of the policy GPU."""
@@ -58,23 +58,23 @@ def features(
     kinds: TypicalPods = DEFAULT_TYPICAL,
     rule: str | None = None,
 ) -> Float32:
-    """(..., N, columns) float32. What is not known (latency, lifetimes) has the value in the middle, never NaN.
+    """Return (..., N, columns) float32. Unknown values (latency, lifetimes) have the value in the middle, never NaN.
 
     rule: the rule of the first column, by its name in `RULES`; None = the policy's default.
     """
     name = rule or DEFAULT_RULE[policy]
     by_rule = GPU_RULES[name](kinds) if name in GPU_RULES else RULES[name]
     used = used_share(nodes)
-    asked = np.minimum(pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0), MOST)
+    requested = np.minimum(pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0), MOST)
     cpu = nodes.allocatable[..., 0]
     lifetime = _time(pods.lifetime_s)[..., None]
     empty_in = _time(nodes.empty_in_s)
-    found = [
+    columns = [
         scaled(by_rule(nodes, pods), among),
         used[..., 0],
         used[..., 1],
-        asked[..., 0],
-        asked[..., 1],
+        requested[..., 0],
+        requested[..., 1],
         nodes.pods > 0,
         np.minimum(nodes.pods / _PODS, MOST),
         cpu / np.maximum(cpu.max(-1, keepdims=True), 1.0),
@@ -86,8 +86,8 @@ def features(
         np.maximum(lifetime - empty_in, 0.0),
     ]
     if policy is Policy.GPU:
-        found += _of_gpus(nodes, pods, kinds)
-    return np.stack([column.astype(np.float32) for column in found], -1)
+        columns += _of_gpus(nodes, pods, kinds)
+    return np.stack([column.astype(np.float32) for column in columns], -1)
 
 
 def scaled(scores: Float, among: Bool) -> Float:
@@ -101,7 +101,7 @@ def scaled(scores: Float, among: Bool) -> Float:
 
 
 def _time(seconds: Float) -> Float:
-    """Seconds to hours, at most MOST; what is not known counts as UNKNOWN_LIFETIME_S."""
+    """Convert seconds to hours, at most MOST; an unknown time counts as UNKNOWN_LIFETIME_S."""
     hours: Float = np.minimum(np.where(np.isnan(seconds), UNKNOWN_LIFETIME_S, seconds) / 3600.0, MOST)
     return hours
 

@@ -1,4 +1,4 @@
-"""Fragmentation of GPUs: how much of what is free on a node the pods that usually come cannot use.
+"""Fragmentation of GPUs: the free part of a node that the pods that usually come cannot use.
 
 The measure and the descent by it are those of Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads
 with Fragmentation Gradient Descent", USENIX ATC 2023.
@@ -103,11 +103,11 @@ class _Sums(NamedTuple):
     """Sums over the GPUs of each node."""
 
     total: Float
-    """(...) what is free."""
+    """(...) free thousandths of all GPUs of a node."""
     serving: Int
     """(K, ...) GPUs that a pod of the kind can have."""
     too_small: Float
-    """(K, ...) what is free of GPUs that have less than a pod of the kind asks for of one."""
+    """(K, ...) free part of GPUs that have less than a pod of the kind requests of one."""
 
 
 def _gpus_first(gpu_free: Float) -> Float:
@@ -137,7 +137,7 @@ def _serving(free: Float, kinds: TypicalPods) -> NDArray[np.int8]:
 
 
 def _too_small(free: Float, kinds: TypicalPods) -> Float:
-    """(K, ...) what is free of a GPU and is less than a pod of the kind asks for of one."""
+    """Return (K, ...) the free part of a GPU where it is less than a pod of the kind requests of one."""
     return np.where(free >= _of_kinds(kinds.gpu_milli, free), 0.0, free)
 
 
@@ -170,7 +170,7 @@ def _without(sums: _Sums, of_one: Float, share: Float, kinds: TypicalPods) -> _S
 
 
 def _expected(cpu_free: Float, sums: _Sums, gpu_model: Int, kinds: TypicalPods) -> Float:
-    """(...) what of a node's free GPUs a typical pod cannot use, of its free millicores (...) and of its GPUs."""
+    """Return (...) the part of a node's free GPUs that a typical pod cannot use, from its free millicores and GPUs."""
     total = sums.total
     models, needs = _of_kinds(kinds.gpu_models, total), _of_kinds(kinds.gpu_milli, total)
     useless = (needs == 0) | (cpu_free < _of_kinds(kinds.cpu_milli, total))
@@ -181,7 +181,7 @@ def _expected(cpu_free: Float, sums: _Sums, gpu_model: Int, kinds: TypicalPods) 
 
 
 def without_cores(cpu_free: Float, gpu_free: Float, kinds: TypicalPods) -> Float:
-    """(...) thousandths of GPU that are free beyond what the free cores are enough for, as pods ask for both in all.
+    """Return (...) thousandths of free GPU for which the node lacks free cores, by the total requests of pods.
 
     Fragmentation asks whether one typical pod has its cores; this asks for how many GPUs there are cores.
     A GPU is counted for one core at least.

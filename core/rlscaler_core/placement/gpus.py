@@ -1,4 +1,4 @@
-"""Which GPU of a node a pod gets, and what is free afterwards."""
+"""Choice of a GPU of a node for a pod, and the free GPUs afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which nodes may take a pod. What cannot be seen here (taints, affinity, volumes) is kube-scheduler's to filter."""
+"""Mask of the nodes that may take a pod. Taints, affinity and volumes are kube-scheduler's to filter."""
 
 from __future__ import annotations
 

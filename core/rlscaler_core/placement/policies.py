@@ -1,4 +1,4 @@
-"""The four policies, and what follows from scores: the node that is chosen, and the levels for an extender."""
+"""The four scoring policies, the choice of a node from scores, and the levels for an extender."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLUGIN_LEVELS = 100
 
 
 class Policy(StrEnum):
-    """What placement is for. The first three are those of the thesis."""
+    """Scoring policy: the aim of placement. The first three are those of the thesis."""
 
     EE = "EE"
     """Energy: few nodes in use."""
@@ -74,7 +74,7 @@ def levels(order: Int, most: int) -> Int:
     The others keep their order as far as so many levels can tell it, by rank.
     """
     count = len(order)
-    found = np.empty(count, np.int64)
-    found[order] = np.minimum((count - np.arange(count) - 1) * most // max(count, 1), most - 1)
-    found[order[:1]] = most
-    return found
+    result = np.empty(count, np.int64)
+    result[order] = np.minimum((count - np.arange(count) - 1) * most // max(count, 1), most - 1)
+    result[order[:1]] = most
+    return result

@@ -22,7 +22,7 @@ from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Nodes, Po
 Rule = Callable[[Nodes, Pods], Float]
 
 LARGEST_CPU_MILLI = 128_000.0
-"""What best fit weighs free CPU against, as published: the largest node of the trace."""
+"""Divisor of free CPU in best fit, as published: the largest node of the trace."""
 
 BEST_FIT_WEIGHT = 3.0
 """Weight of best fit beside the fragmentation score, which has 100 points."""
@@ -94,9 +94,9 @@ def spread(nodes: Nodes, pods: Pods) -> Float:
 
 
 def least_used(nodes: Nodes, pods: Pods) -> Float:
-    """Most room by what is really used: 1 minus the fuller of CPU and memory, with the pod's requests added.
+    """Most room by measured usage: 1 minus the fuller of CPU and memory, with the pod's requests added.
 
-    A node whose use is not known counts with what is requested of it, so that it is not taken for an empty one.
+    A node whose usage is not known counts with its requests, so that it is not taken for an empty one.
     """
     added = pods.requests[..., None, :] / np.maximum(nodes.allocatable, 1.0)
     used = np.where(np.isnan(nodes.in_use), used_share(nodes), nodes.in_use)
@@ -149,8 +149,8 @@ def least_extension(nodes: Nodes, pods: Pods) -> Float:
 def pack_and_extension(nodes: Nodes, pods: Pods) -> Float:
     """`pack`, with up to a point less for the time by which the pod keeps the node in use beyond its last pod.
 
-    Half an hour weighs as much as the largest node does over one of half its size. What pods say of their lifetimes may
-    be wrong: unlike in `least_extension`, a node in use always comes before one that is not.
+    Half an hour weighs as much as the largest node does over one of half its size. Stated lifetimes of pods may be
+    wrong: unlike in `least_extension`, a node in use always comes before one that is not.
     """
     extension = np.minimum(_outlasts(nodes, pods), 0.0)
     return pack(nodes, pods) + EXTENSION_WEIGHT * extension
@@ -184,7 +184,7 @@ def fragmentation_and_cores_rule(kinds: TypicalPods) -> Rule:
     by_fragmentation = fragmentation_rule(kinds)
 
     def fragmentation_and_cores(nodes: Nodes, pods: Pods) -> Float:
-        """Least growth of what typical pods cannot use, of GPUs without cores, then best fit."""
+        """Least growth of the part that typical pods cannot use, of GPUs without cores, then best fit."""
         cpu, gpu = (nodes.allocatable - nodes.requested)[..., 0], nodes.gpu_free.sum(-1)
         cpu_after, gpu_after = cpu - pods.requests[..., None, 0], gpu - (pods.gpus * pods.gpu_milli)[..., None]
         growth = without_cores(cpu_after, gpu_after, kinds) - without_cores(cpu, gpu, kinds)

@@ -1,4 +1,4 @@
-"""Nodes and pods as arrays: what every placement policy is given, in the simulator, in replays and on a cluster.
+"""Nodes and pods as arrays, for every scoring policy, in the simulator, in replays and on a cluster.
 
 Leading dimensions are free: the server scores one pod on N nodes, a simulator E pods on E clusters of N nodes each.
 Every quantity is a whole number in its unit, so that sums and comparisons of float64 are exact.
@@ -26,7 +26,7 @@ GPU_INDEX = "rlscaler.io/gpu-index"
 
 
 class Nodes(NamedTuple):
-    """N nodes as the scheduler counts them: by what their pods request."""
+    """N nodes as the scheduler counts them: by the requests of their pods."""
 
     allocatable: Float
     """(..., N, 2) millicores and MiB."""

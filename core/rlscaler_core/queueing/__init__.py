@@ -1,1 +1,1 @@
-"""A small queueing model of one service with two pools: what Shadow scoring advances between two ticks."""
+"""A small queueing model of one service with two pools, which Shadow scoring advances between two ticks."""

@@ -1,9 +1,9 @@
-"""The virtual service: what a service would have cost, and how many requests would have been late.
+"""The virtual service: its cost, and its number of late requests.
 
 A small fluid model of two pools under measured arrivals, N services at a time. `Fleet` holds replicas that exist only
-here: what is asked for becomes ready one cold start later. `Meter` counts what a number of ready replicas, real or
-virtual, makes of the arrivals. Judging a policy in Shadow runs the meter twice, over the virtual and over the real
-replicas, so what the model gets wrong is wrong on both sides.
+here: requested replicas become ready one cold start later. `Meter` counts the requests that a number of ready replicas,
+real or virtual, answers in time. Judging a policy in Shadow runs the meter twice, over the virtual and over the real
+replicas, so an error of the model is on both sides.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Fleet(Rows):
 
 @dataclass(slots=True)
 class Meter(Rows):
-    """What a service has cost and answered since it was first metered, and what is under way."""
+    """Cost and answers of a service since it was first metered, and its requests under way."""
 
     seconds: Float  # (N,)
     cost: Float  # (N,) currency units
@@ -98,7 +98,7 @@ def settle(fleet: Fleet, now: Float) -> Fleet:
 
 
 def scale(fleet: Fleet, desired: Int, now: Float, cold_start_seconds: Float) -> Fleet:
-    """Ask for `desired` (N, 2) replicas at `now` (N,). Of what goes, the youngest goes first, ready replicas last."""
+    """Ask for `desired` (N, 2) replicas at `now` (N,). The youngest replicas go first, ready ones last."""
     fleet = settle(fleet, now)
     if (desired == fleet.spec).all():
         return fleet
@@ -121,14 +121,14 @@ def scale(fleet: Fleet, desired: Int, now: Float, cold_start_seconds: Float) -> 
 
 
 def running(params: Params, fleet: Fleet, placement: Int) -> Running:
-    """Give what a meter reads of a fleet whose traffic is split by `placement` (N,)."""
+    """Return the ready replicas and weights of a fleet, for a meter; `placement` (N,) is the traffic preference."""
     even = np.full((len(fleet), 2), 500, np.int32)
     weights = traffic_weights(fleet.ready, params.requests_per_second, placement, even)
     return Running(fleet.spec, fleet.ready, weights.astype(np.float64))
 
 
 def by_capacity(params: Params, ready: Int) -> Float:
-    """Give the shares of the traffic (N, 2) where they are not measured: in proportion to the ready capacity."""
+    """Return the shares of the traffic (N, 2) where they are not measured: in proportion to the ready capacity."""
     balanced = np.full(len(ready), Placement.BALANCED, np.int32)
     even = np.full((len(ready), 2), 500, np.int32)
     return traffic_weights(ready, params.requests_per_second, balanced, even).astype(np.float64)
@@ -246,7 +246,7 @@ def _step(
 
 
 def _shares(now: Running, present: Bool) -> Float:
-    """Give the fractions of the arrivals (N, 2); all 0 where no replica is ready."""
+    """Return the fractions of the arrivals (N, 2); all 0 where no replica is ready."""
     share = np.where((now.ready > 0) & present, np.maximum(now.share, 0.0), 0.0)
     # Traffic that was measured may not be there yet for a pool that has become the only one.
     share = np.where((total(share) <= 0)[:, None], (now.ready > 0) & present, share)
@@ -256,12 +256,12 @@ def _shares(now: Running, present: Bool) -> Float:
 
 
 def percentile_ms(counted: Float, slo_ms: Float, percent: float) -> Float:
-    """Give a percentile (N,) in milliseconds of histograms (N, len(RELATIVE_BOUNDS) + 1) as in `Meter.answered`.
+    """Return a percentile (N,) in milliseconds of histograms (N, len(RELATIVE_BOUNDS) + 1) as in `Meter.answered`.
 
-    `slo_ms` is (N,), `percent` 0 to 100. What is beyond the last bound counts as that bound; NaN where nothing was
+    `slo_ms` is (N,), `percent` 0 to 100. A latency beyond the last bound counts as that bound; NaN where nothing was
     answered.
     """
     whole = counted[:, -1:]
     shares = np.divide(counted[:, :-1], whole, out=np.zeros((len(counted), len(RELATIVE_BOUNDS))), where=whole > 0)
-    found = np.minimum(quantile(shares, RELATIVE_BOUNDS, percent / 100), RELATIVE_BOUNDS[-1])
-    return np.where(whole[:, 0] > 0, found * slo_ms, np.nan)
+    ratio = np.minimum(quantile(shares, RELATIVE_BOUNDS, percent / 100), RELATIVE_BOUNDS[-1])
+    return np.where(whole[:, 0] > 0, ratio * slo_ms, np.nan)

@@ -1,4 +1,4 @@
-"""How long requests take in a pool of like replicas: closed forms, for the virtual service.
+"""Latency of requests in a pool of like replicas: closed forms, for the virtual service.
 
 Service times are lognormal with a mean of 1 / `requests_per_second`. Their `spread` is the standard deviation of their
 logarithm, so that 1 + cv^2 = exp(spread^2) with cv the coefficient of variation. In the steady state of c replicas at
@@ -20,7 +20,7 @@ import numpy as np
 from rlscaler_core.decision.types import Float
 
 HIGHEST_UTILIZATION = 0.999
-"""The highest utilization that has a steady state; what arrives beyond it waits in the backlog."""
+"""The highest utilization that has a steady state; requests beyond it wait in the backlog."""
 
 USUAL_SPREAD = sqrt(log(1 + 0.5**2))
 """The spread where none was measured: a coefficient of variation of 0.5."""
@@ -35,7 +35,7 @@ _DEVIATES = np.array([NormalDist().inv_cdf((i + 0.5) / _PARTS) for i in range(_P
 
 
 def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float, at_once: Float, spread: Float) -> Float:
-    """Give the share (N, 2, B) of a pool's requests that take longer than `bounds` (N, B) seconds in the steady state.
+    """Return the share (N, 2, B) of requests that take longer than `bounds` (N, B) seconds in the steady state.
 
     `rps`, `ready`, `utilization` (arrivals over capacity), `at_once` (requests that a replica works on at a time, 1 or
     more) and `spread` (above 0) are (N, 2). 1 where no replica is ready.
@@ -58,12 +58,12 @@ def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float, at_
 
 
 def slower_behind(bounds: Float, rps: Float, backlog_seconds: Float, at_once: Float, spread: Float) -> Float:
-    """Give that share (N, 2, B) where a request waits for a backlog first that takes `backlog_seconds` (N, 2)."""
+    """Return that share (N, 2, B) where a request waits for a backlog first that takes `backlog_seconds` (N, 2)."""
     return _longer((bounds[:, None, :] - backlog_seconds[..., None]) * (rps / at_once)[..., None], spread)
 
 
 def relaxation_rate(slo_seconds: Float, rps: Float, ready: Float, utilization: Float) -> Float:
-    """Give the rate (N, 2) in 1/s at which a pool forgets its past; `slo_seconds` is (N,).
+    """Return the rate (N, 2) in 1/s at which a pool forgets its past; `slo_seconds` is (N,).
 
     mu (1 - sqrt(rho))^2, the relaxation rate of M/M/1 (Cohen, "The single server queue", 1982) with mu the capacity of
     all ready replicas: slow near saturation, at once far from it. At saturation, where it is 0, a queue still spreads
@@ -77,7 +77,7 @@ def relaxation_rate(slo_seconds: Float, rps: Float, ready: Float, utilization: F
 
 
 def _waiting(replicas: Float, rho: Float, at_once: Float, spread: Float) -> tuple[Float, Float]:
-    """Give the probability of waiting (N, 2), and the decay of the wait per mean service time (N, 2)."""
+    """Return the probability of waiting (N, 2), and the decay of the wait per mean service time (N, 2)."""
     probability: Float = rho ** (np.sqrt(2 * (replicas * at_once + 1)) - 1)
     return probability, _decay(replicas, rho, at_once, spread) * (1.0 - rho)
 
@@ -90,7 +90,7 @@ def _decay(replicas: Float, rho: Float, at_once: Float, spread: Float) -> Float:
 
 
 def _longer(service: Float, spread: Float) -> Float:
-    """Give the probability that a service time is longer than `service`, in mean service times; 1 below 0."""
+    """Return the probability that a service time is longer than `service`, in mean service times; 1 below 0."""
     if (spread != USUAL_SPREAD).any():
         # What is as improbable at the usual spread, of which there is a table.
         power, shift = USUAL_SPREAD / spread, (spread - USUAL_SPREAD) * USUAL_SPREAD / 2

@@ -20,7 +20,7 @@ SILENT_GAPS = 2.0
 
 
 def note_commits(memory: Memory, look: Look, looked_before: Float) -> tuple[Memory, Bool]:
-    """Give the memory with the commits of a look, and where (N, P) the group was set back.
+    """Return the memory with the commits of a look, and where (N, P) the group was set back.
 
     `looked_before` (N,) is the time of the look before; NaN = there was none. A commit was made between the two looks.
     """
@@ -55,25 +55,25 @@ def _smooth(old: Float, new: Float) -> Float:
 
 
 def position(memory: Memory, look: Look) -> Float:
-    """Give the offset (N, P) that the group has read to, at least its commit; NaN where it has committed nothing."""
+    """Return the offset (N, P) that the group has read to, at least its commit; NaN where it has committed nothing."""
     since = look.time[:, None] - memory.commit_time
     carried = np.clip(since, 0.0, CARRIED_GAPS * memory.gap + _beat(memory)[:, None])
     return look.committed + _rate(memory, look) * np.nan_to_num(carried)
 
 
 def processed(memory: Memory, look: Look) -> Float:
-    """Give the messages/s (N,) that the group reads, by its commits; NaN where no two of a partition were seen yet."""
+    """Return the messages/s (N,) that the group reads, by its commits; NaN until a partition has two commits."""
     known = (look.there & ~np.isnan(memory.rate)).any(axis=1)
     return np.where(known, np.where(look.there, _rate(memory, look), 0.0).sum(axis=1), np.nan)
 
 
 def _rate(memory: Memory, look: Look) -> Float:
-    """Give the messages/s (N, P) between the last commits; 0 where the next one stays away for too long."""
+    """Return the messages/s (N, P) between the last commits; 0 where the next one stays away for too long."""
     since = look.time[:, None] - memory.commit_time
     reads = (since <= SILENT_GAPS * (memory.gap + _beat(memory)[:, None])) & ~np.isnan(memory.rate)
     return np.where(reads, np.nan_to_num(memory.rate), 0.0)
 
 
 def _beat(memory: Memory) -> Float:
-    """Give the seconds (N,) between the last two looks; 0 where there was one only."""
+    """Return the seconds (N,) between the last two looks; 0 where there was one only."""
     return np.nan_to_num(memory.time[:, -1] - memory.time[:, -2])

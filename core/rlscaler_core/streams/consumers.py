@@ -1,4 +1,4 @@
-"""The consumers of a group: what one of them can process, and whether the group has come to rest. Pure."""
+"""The consumers of a group: the service rate of one of them, and whether the group has come to rest. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SETTLE_SECONDS = 60.0
 
 
 def learn_service(memory: Memory, look: Look, before: Memory, age: Float, stuck: Bool) -> Memory:
-    """Give the memory with what the busy consumers of this look process, and with who reads what.
+    """Return the memory with the service rate of the busy consumers of this look, and with the assignment.
 
     The median over the consumers whose messages have waited for a while; a consumer that was given partitions a moment
-    ago says nothing. `age` (N, P) is how long messages wait, in seconds.
+    ago does not count. `age` (N, P) is the wait of messages, in seconds.
     """
     seen = memory.owner != -2
     changed = look.there & seen & (look.owner != memory.owner)
@@ -52,7 +52,7 @@ def learn_service(memory: Memory, look: Look, before: Memory, age: Float, stuck:
 
 
 def settle(memory: Memory, look: Look, waits: Float) -> tuple[Memory, Bool]:
-    """Give the memory, and where (N,) the group comes to rest.
+    """Return the memory, and where (N,) the group comes to rest.
 
     That is while a rebalance is under way, consumers that are ready have not joined, or a partition that changed hands
     has no commit since.

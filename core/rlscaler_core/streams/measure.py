@@ -1,8 +1,8 @@
 """From offsets to production, service rate and lag in messages and in seconds. Pure.
 
-What a group has committed is a sawtooth below what it has read: at 1,000 messages/s and a commit each 5 s it is 2,500
-behind in the mean. So the position of each partition is carried on from its last commit at the rate between commits,
-for about as long as commits are apart; where they stay away longer, nothing is carried on.
+Committed offsets are a sawtooth below the read position: at 1,000 messages/s and a commit each 5 s they are 2,500
+behind in the mean. So the position of each partition is extrapolated from its last commit at the rate between commits,
+for about as long as commits are apart; where they stay away longer, it is not.
 
 The lag in seconds is the age of the oldest message that was not read: the time at which the end of the partition
 passed the position, from the ends that were seen.
@@ -26,7 +26,7 @@ TRAFFIC_SECONDS = 600.0
 """A partition without a message for so long has no traffic, nor has it any use for a consumer."""
 
 UNSURE_SECONDS = 60.0
-"""What waits in a partition that never had a commit is not sure for so long, and while messages come to it."""
+"""Time for which the lag of a partition that never had a commit is not sure, and while messages come to it."""
 
 STUCK_SECONDS, STUCK_GAPS = 30.0, 4.0
 """A partition with messages that has not moved for so many seconds, and so many usual times between commits, while
@@ -38,7 +38,7 @@ PERCENTILE = 0.95
 
 @dataclass(slots=True)
 class Measured(Rows):
-    """What a look says together with those before; NaN = not known."""
+    """Measurements from a look together with those before; NaN = not known."""
 
     production: Float  # (N,) messages/s that are written
     processed: Float  # (N,) messages/s that the group processes, by its commits
@@ -97,17 +97,17 @@ def measure(memory: Memory, look: Look) -> tuple[Measured, Memory]:
 
 
 def _kept(before: Memory, after: Memory, complete: Bool) -> Memory:
-    """Give the memory `after` in the rows (N,) that are `complete`, and `before` in the others."""
+    """Return the memory `after` in the rows (N,) that are `complete`, and `before` in the others."""
     if complete.all():
         return after
-    kept = after.copy()
+    noted = after.copy()
     rows = np.flatnonzero(~complete)
-    kept.put(rows, before, rows)
-    return kept
+    noted.put(rows, before, rows)
+    return noted
 
 
 def _noted(memory: Memory, look: Look) -> Memory:
-    """Note the ends of the partitions. What was remembered of a partition that is another one now is forgotten."""
+    """Note the ends of the partitions. The memory of a partition that is another one now is forgotten."""
     last = memory.end[:, :, -1]
     with np.errstate(invalid="ignore"):
         other = look.renewed | ~look.there | (look.end < last)
@@ -132,7 +132,7 @@ def _noted(memory: Memory, look: Look) -> Memory:
 
 
 def _production(memory: Memory, now: Float) -> Float:
-    """Give messages/s (N, P) over the window; NaN where a partition was seen once only."""
+    """Return messages/s (N, P) over the window; NaN where a partition was seen once only."""
     begins = np.fmin(now - WINDOW_SECONDS, memory.time[:, -2])
     within = (memory.time >= begins[:, None])[:, None, :] & ~np.isnan(memory.end)
     first = within.argmax(axis=2)
@@ -144,7 +144,7 @@ def _production(memory: Memory, now: Float) -> Float:
 
 
 def _waiting(memory: Memory, look: Look) -> tuple[Float, Bool]:
-    """Give the messages (N, P) that wait, NaN where it is not known, and where that is sure."""
+    """Return the messages (N, P) that wait, NaN where it is not known, and where that is sure."""
     at = np.maximum(position(memory, look), np.where(np.isnan(look.start), -np.inf, look.start))
     behind = np.clip(look.end - at, 0.0, None)
     never = np.isnan(look.committed)
@@ -158,9 +158,9 @@ def _waiting(memory: Memory, look: Look) -> tuple[Float, Bool]:
 
 
 def _age(memory: Memory, look: Look, at: Float, rates: Float) -> Float:
-    """Give the seconds (N, P) since the end of a partition passed `at`; 0 where nothing waits, NaN = not known.
+    """Return the seconds (N, P) since the end of a partition passed `at`; 0 where nothing waits, NaN = not known.
 
-    What is older than every end that is remembered came at the rate of the production, or else of the consumption.
+    Messages older than every remembered end count as having come at the rate of production, or else of consumption.
     """
     now = look.time[:, None]
     end, time = memory.end, np.broadcast_to(memory.time[:, None, :], memory.end.shape)
@@ -185,7 +185,7 @@ def _age(memory: Memory, look: Look, at: Float, rates: Float) -> Float:
 
 
 def _stuck(memory: Memory, look: Look, waits: Float) -> Bool:
-    """Say where (N, P) a partition that somebody reads has messages and does not move while another one does."""
+    """Return where (N, P) a partition that somebody reads has messages and does not move while another one does."""
     usual = np.where(np.isnan(memory.gap), 0.0, memory.gap).max(axis=1, initial=0.0)
     limit = np.maximum(STUCK_SECONDS, STUCK_GAPS * usual)[:, None]
     since = np.where(np.isnan(memory.commit_time), memory.begun[:, None], memory.commit_time)
@@ -197,7 +197,7 @@ def _stuck(memory: Memory, look: Look, waits: Float) -> Bool:
 
 
 def _percentile(age: Float, rates: Float, waits: Float, counts: Bool) -> Float:
-    """Give the age (N,) that `PERCENTILE` of the messages have at most, each partition by what is written to it."""
+    """Return the age (N,) that `PERCENTILE` of the messages have at most; partitions weigh by their production."""
     shares = np.where(counts, np.nan_to_num(rates), 0.0)
     idle = shares.sum(axis=1) <= 0
     shares = np.where(idle[:, None], np.where(counts, np.nan_to_num(waits), 0.0), shares)
@@ -207,9 +207,9 @@ def _percentile(age: Float, rates: Float, waits: Float, counts: Bool) -> Float:
     summed = np.cumsum(np.take_along_axis(shares, order, 1), axis=1)
     place = (summed < PERCENTILE * whole[:, None]).sum(axis=1)
     place = np.minimum(place, ages.shape[1] - 1)
-    found = np.take_along_axis(np.take_along_axis(ages, order, 1), place[:, None], 1)[:, 0]
+    oldest = np.take_along_axis(np.take_along_axis(ages, order, 1), place[:, None], 1)[:, 0]
     lost = np.isnan(ages).any(axis=1)
-    return np.where(lost, np.nan, np.where(whole > 0, found, 0.0))
+    return np.where(lost, np.nan, np.where(whole > 0, oldest, 0.0))
 
 
 def _skew(rates: Float, there: Bool) -> Float:

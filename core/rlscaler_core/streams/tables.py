@@ -1,4 +1,4 @@
-"""Arrays that go into `measure`: one look at the broker, and what is remembered from one look to the next.
+"""Arrays that go into `measure`: one look at the broker, and the memory from one look to the next.
 
 A row is one consumer group, a column of the second axis one partition of its topics; rows with fewer partitions are
 padded, `there` False. Missing data is NaN, never 0.
@@ -21,7 +21,7 @@ SLOTS = 128
 
 @dataclass(slots=True)
 class Look(Rows):
-    """What one look at the broker found."""
+    """Offsets and members at one look at the broker."""
 
     time: Float  # (N,) seconds, any epoch, rising
     there: Bool  # (N, P) the partition exists
@@ -38,7 +38,7 @@ class Look(Rows):
 
 @dataclass(slots=True)
 class Memory(Rows):
-    """What is remembered of the looks before."""
+    """Memory of the looks before."""
 
     time: Float  # (N, SLOTS) of the looks, oldest first; NaN = empty
     end: Float  # (N, P, SLOTS) end offsets at these times; NaN = empty
@@ -58,7 +58,7 @@ class Memory(Rows):
 
 
 def initial_memory(n: int, partitions: int) -> Memory:
-    """Give N rows that remember nothing, of P = `partitions`."""
+    """Return N rows that remember nothing, of P = `partitions`."""
 
     def empty(*shape: int) -> Float:
         return np.full((n, *shape), np.nan)
@@ -83,7 +83,7 @@ def initial_memory(n: int, partitions: int) -> Memory:
 
 
 def with_partitions(memory: Memory, partitions: int) -> Memory:
-    """Give the memory with room for `partitions`, at least as many as it has: topics grow."""
+    """Return the memory with room for `partitions`, at least as many as it has: topics grow."""
     more = partitions - memory.committed.shape[1]
     if more <= 0:
         return memory

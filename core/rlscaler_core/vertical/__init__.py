@@ -1,1 +1,1 @@
-"""How large the pods of a pool should be."""
+"""Vertical scaling: CPU and memory requests of the pods of a pool."""

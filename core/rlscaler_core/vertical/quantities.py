@@ -8,12 +8,12 @@ MIB = 1 << 20
 
 
 def rounded(resource: str, amount: float) -> float:
-    """Round cores or bytes up to what a quantity can say: thousandths of a core, or whole bytes."""
+    """Round cores or bytes up to the precision of a Kubernetes quantity: thousandths of a core, or whole bytes."""
     return math.ceil(round(amount * 1000, 6)) / 1000 if resource == "cpu" else float(math.ceil(amount))
 
 
 def readable(resource: str, amount: float, most: float = math.inf) -> float:
-    """Round a size up to what is read easily: memory to whole MiB, where that is not above `most`. NaN stays NaN."""
+    """Round a request up for people: memory to whole MiB, where that is not above `most`. NaN stays NaN."""
     if math.isnan(amount):
         return amount
     whole = rounded(resource, amount) if resource == "cpu" else float(math.ceil(amount / MIB) * MIB)

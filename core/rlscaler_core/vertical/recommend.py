@@ -1,8 +1,8 @@
-"""How large each pod should be: by what pods used of late, for all pools of a batch at once. Pure.
+"""Recommended requests of pods, from their usage of late, for all pools of a batch at once. Pure.
 
-CPU is asked for by a high percentile of what pods used, since a container that wants more for a moment is slowed and
-not killed. The histogram for it forgets: a sample weighs half as much after HALF_LIFE_SECONDS. Memory is asked for by
-the most that a pod used within PEAK_SECONDS, since one that wants more is killed, and gets a margin. Sizes are raised
+The CPU request is a high percentile of the usage, since a container that wants more for a moment is slowed and not
+killed. The histogram for it forgets: a sample weighs half as much after HALF_LIFE_SECONDS. The memory request is the
+highest usage of a pod within PEAK_SECONDS, since one that wants more is killed, and gets a margin. Requests are raised
 at once, and lowered only when a smaller one was enough for SETTLE_SECONDS, so that a size does not follow every change
 of the load. Use is counted in bins of shares of the range's `most`.
 """
@@ -24,21 +24,21 @@ BINS = 128
 FIRST, GROWTH = 0.01, 1.04
 
 EDGES: Float = FIRST * GROWTH ** np.arange(BINS, dtype=np.float64)
-"""(BINS,) upper edges in shares of `most`; the last is above 1, so that what exceeds the range is seen."""
+"""(BINS,) upper edges in shares of `most`; the last is above 1, so that usage beyond the range is counted."""
 
 HALF_LIFE_SECONDS = 6 * 3600.0
 PERCENTILE = 0.95
 """Share of the weight that is below the CPU that is asked for."""
 
 PEAK_SECONDS = 30 * 3600.0
-"""A day and some hours, so that what is needed once a day is remembered until it is needed again."""
+"""A day and some hours, so that a need that comes once a day is remembered until it comes again."""
 
 MARGIN: Float = np.array([1.0, 1.15])
-"""By how much more is asked for than was used, by resource. CPU has none beside what rounding up adds: it goes by the
-pod that uses most."""
+"""Margin of the request over the usage, by resource. CPU has none beside rounding up: it follows the pod with the
+highest usage."""
 
 SETTLE_SECONDS = 3600.0
-"""How long a smaller size must have been enough before it is taken."""
+"""Time for which a smaller request must have been enough before it is taken."""
 
 FEWEST_SAMPLES = 20
 """Samples before anything is recommended."""
@@ -46,7 +46,7 @@ FEWEST_SAMPLES = 20
 
 @dataclass(slots=True)
 class Ranges(Rows):
-    """What a policy allows for the pods of N pools; NaN where a resource is not sized."""
+    """Allowed requests for the pods of N pools; NaN where a resource is not sized."""
 
     least: Float  # (N, 2)
     most: Float  # (N, 2)
@@ -55,7 +55,7 @@ class Ranges(Rows):
 
 @dataclass(slots=True)
 class Usage(Rows):
-    """What the pods of N pools use now; NaN where that is not known."""
+    """Usage of the pods of N pools now; NaN where it is not known."""
 
     time: Float  # (N,) unix seconds
     used: Float  # (N, 2) of the pod that uses most
@@ -63,7 +63,7 @@ class Usage(Rows):
 
 @dataclass(slots=True)
 class Memory(Rows):
-    """What is remembered of N pools."""
+    """Memory of N pools."""
 
     most: Float  # (N, 2) of the range that the bins are shares of; NaN: none yet
     time: Float  # (N,) unix seconds of the last sample of CPU; NaN: none yet
@@ -75,7 +75,7 @@ class Memory(Rows):
 
 
 def nothing_known(n: int) -> Memory:
-    """Give the memory of N pools of which nothing was seen."""
+    """Return the memory of N pools of which nothing was seen."""
     none, bins = np.full((n, 2), np.nan), np.zeros((n, BINS))
     return Memory(
         most=none,
@@ -89,11 +89,11 @@ def nothing_known(n: int) -> Memory:
 
 
 def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
-    """Take in what the pods use, and give what is remembered after it, with the sizes (N, 2) that are recommended.
+    """Learn from the usage of the pods; return the memory after it, with the recommended requests (N, 2).
 
-    A resource of which the use is not known keeps its size. After a range was changed the size is within the new one,
-    and where its `most` is another one what was used is counted anew. No size is outside of its range, and none is NaN
-    again once it was recommended and has a range.
+    A resource of which the usage is not known keeps its request. After a range was changed the request is within the
+    new one, and where its `most` is another one usage is counted anew. No request is outside of its range, and none is
+    NaN again once it was recommended and has a range.
     """
     after = _taken_in(ranges, _counted_anew(ranges, memory), usage)
     used = ranges.most * EDGES[np.stack([_percentile(after.weight), _peak(after.seen, usage.time)], axis=1)]
@@ -102,7 +102,7 @@ def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
 
 
 def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:
-    """Give the bytes (N,) below which the pods' memory must not be lowered; NaN where that is not known.
+    """Return the bytes (N,) below which the pods' memory must not be lowered; NaN where that is not known.
 
     It is not where too little was seen, nor where pods used more than the last bin holds. `now` (N,) is unix seconds.
     """
@@ -112,7 +112,7 @@ def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:
 
 
 def _counted_anew(ranges: Ranges, memory: Memory) -> Memory:
-    """Forget what was counted in shares of another range."""
+    """Forget usage that was counted in shares of another range."""
     other = (ranges.most != memory.most) & ~(np.isnan(ranges.most) & np.isnan(memory.most))
     if not other.any():
         return memory
@@ -127,7 +127,7 @@ def _counted_anew(ranges: Ranges, memory: Memory) -> Memory:
 
 
 def _taken_in(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
-    """Forget as the time passes, and add what is used now."""
+    """Forget as the time passes, and add the present usage."""
     known: Bool = np.isfinite(usage.used) & np.isfinite(ranges.most) & (usage.used >= 0)
     share = np.where(known, usage.used, 0.0) / np.where(known, ranges.most, 1.0)
     bins = np.minimum(np.searchsorted(EDGES, share), BINS - 1)
@@ -147,14 +147,14 @@ def _taken_in(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
 
 
 def _percentile(weight: Float) -> Int:
-    """Give the bin (N,) below whose upper edge PERCENTILE of the weight (N, BINS) is."""
+    """Return the bin (N,) below whose upper edge PERCENTILE of the weight (N, BINS) is."""
     below = np.cumsum(weight, axis=1)
     number: Int = (below < PERCENTILE * below[:, -1:]).sum(axis=1, dtype=np.int32)
     return np.minimum(number, BINS - 1)
 
 
 def _peak(seen: Float, now: Float) -> Int:
-    """Give the highest bin (N,) that was seen lately, or the last that was seen at all; 0 where none was."""
+    """Return the highest bin (N,) that was seen lately, or the last that was seen at all; 0 where none was."""
     with np.errstate(invalid="ignore"):
         newest = np.max(np.where(np.isnan(seen), -np.inf, seen), axis=1, keepdims=True)
         late = np.minimum(now[:, None] - PEAK_SECONDS, newest)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class PodSize(NamedTuple):
-    """What each pod's container should ask for; NaN where a resource is not sized, or too little was seen."""
+    """Recommended requests of each pod's container; NaN where a resource is not sized, or too little was seen."""
 
     cpu: float = math.nan
     """Cores."""

@@ -1,4 +1,4 @@
-"""What is remembered of how large a policy's pods should be, as text for a status or a record, and back exactly."""
+"""The memory of a policy's pod sizes as text for a status or a record, and back exactly."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from rlscaler_core.vertical.recommend import Memory, nothing_known
 
 _HEAD = struct.Struct("<4sHH")
 _MAGIC, VERSION = b"rlsv", 1
-"""The version grows with every change of what a number in the memory stands for."""
+"""Format version, raised with every change of the meaning of a number in the memory."""
 
 
 def to_text(memory: Memory) -> str:
-    """Give the memory of a policy's pools as base64, some hundred characters."""
-    columns = (np.ascontiguousarray(getattr(memory, one.name), np.float64).tobytes() for one in fields(memory))
+    """Return the memory of a policy's pools as base64, some hundred characters."""
+    columns = (np.ascontiguousarray(getattr(memory, column.name), np.float64).tobytes() for column in fields(memory))
     packed = _HEAD.pack(_MAGIC, VERSION, len(memory)) + zlib.compress(b"".join(columns), 6)
     return base64.b64encode(packed).decode()
 

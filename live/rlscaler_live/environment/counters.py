@@ -141,7 +141,7 @@ class CounterReader:
     def read(self, result: Sequence[Mapping[str, Any]], seconds: float) -> Totals:
         """What came since the last reading, `seconds` ago. Raises LiveEnvironmentError where a counter is missing."""
         self._complain(self.missing(result))
-        found: dict[str, float] = defaultdict(float)
+        counters: dict[str, float] = defaultdict(float)
         buckets: dict[float, float] = defaultdict(float)
         billed = np.zeros(2)
         seen: set[str] = set()
@@ -161,11 +161,11 @@ class CounterReader:
             if kind == ANSWERED:
                 buckets[float(labels.get("le", "nan"))] += growth
             else:
-                found[kind] += growth
+                counters[kind] += growth
         bounds = np.array(sorted(buckets))
         counts = np.array([buckets[bound] for bound in bounds.tolist()])
-        ended = found[ENDED] if ENDED in seen else (float(counts[-1]) if len(counts) else 0.0)
-        return Totals(seconds, found[RECEIVED], ended, billed, bounds, counts)
+        ended = counters[ENDED] if ENDED in seen else (float(counts[-1]) if len(counts) else 0.0)
+        return Totals(seconds, counters[RECEIVED], ended, billed, bounds, counts)
 
     def _complain(self, missing: list[str]) -> None:
         if missing:

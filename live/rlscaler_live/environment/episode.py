@@ -127,10 +127,10 @@ class Episode:
     def take_over(self, controller: Controller) -> None:
         """An episode of `controller` begins: its settings of the spec, its own memory."""
         self._spec = spec_of(controller)
-        asked = self._spec.interval_seconds
-        if asked and asked != self._config.action_interval:
+        interval = self._spec.interval_seconds
+        if interval and interval != self._config.action_interval:
             raise LiveEnvironmentError(
-                f"action_interval {self._config.action_interval}: the controller's settings say {asked}; make the "
+                f"action_interval {self._config.action_interval}: the controller's settings say {interval}; make the "
                 "environment with that interval"
             )
         if is_contender(controller):

@@ -124,8 +124,8 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         """Take the action (3,) of MultiDiscrete([5, 5, 3]) and let an interval pass."""
         episode = self._begun()
         base = episode.samples.spec_replicas
-        made = self._run(episode.act(from_indices(np.asarray(action)[None])))
-        changed = float(np.abs(made.desired - base).sum())
+        decision = self._run(episode.act(from_indices(np.asarray(action)[None])))
+        changed = float(np.abs(decision.desired - base).sum())
         stacked = self._run(episode.pass_interval())
         return self._outcome(stacked, changed)
 
@@ -235,10 +235,10 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
             for name in ("latency", "throughput", "efficiency", "stability")
         }
         try:
-            made: Reward = interval_reward(self.config.objective, weights)
+            reward: Reward = interval_reward(self.config.objective, weights)
         except (KeyError, ValueError) as error:
             raise LiveEnvironmentError(f"environment.objective: {error}") from error
-        return made
+        return reward
 
     def _connected(self) -> Episode:
         if self._episode is None:

@@ -191,10 +191,10 @@ def _torch_bytes(value: Any) -> bytes:
 
 def arrays_of(env: SimulatorVecEnv) -> Arrays:
     """Name -> array, row by row whatever the number of threads; copied where it will change."""
-    found: Arrays = {"stock.taken": env.buffer.taken.copy()}
+    arrays: Arrays = {"stock.taken": env.buffer.taken.copy()}
     for name, tables in _tables(env).items():
-        found |= {f"{name}.{column}": env.together([table[column] for table in tables]) for column in tables[0]}
-    return found
+        arrays |= {f"{name}.{column}": env.together([table[column] for table in tables]) for column in tables[0]}
+    return arrays
 
 
 def generators_of(env: SimulatorVecEnv) -> list[dict[str, Any]]:

@@ -67,16 +67,16 @@ def weights_of(path: Path, manifest: Manifest) -> list[tuple[Float32, Float32]]:
     if kinds != ["Gemm", *["Tanh", "Gemm"] * (len(gemms) - 1)] or any(len(node.input) != 3 for node in gemms):
         chain = " ".join(kinds)
         raise ModelError(f"{path}: {chain} is no chain of Gemm and Tanh; start from what `rlscaler train` made")
-    found = []
+    layers = []
     for node in gemms:
         weight, bias = arrays[node.input[1]], arrays[node.input[2]]
         transposed = any(one.name == "transB" and one.i for one in node.attribute)
-        found.append((np.ascontiguousarray(weight.T if transposed else weight), bias))
-    widths = [found[0][0].shape[0], *(weight.shape[1] for weight, _ in found)]
-    chained = all(left[0].shape[1] == right[0].shape[0] for left, right in pairwise(found))
+        layers.append((np.ascontiguousarray(weight.T if transposed else weight), bias))
+    widths = [layers[0][0].shape[0], *(weight.shape[1] for weight, _ in layers)]
+    chained = all(left[0].shape[1] == right[0].shape[0] for left, right in pairwise(layers))
     if not chained or (widths[0], widths[-1]) != (len(OBSERVATIONS) * manifest.stack_size, LOGITS):
         raise ModelError(f"{path}: layers {widths} do not fit a stack of {manifest.stack_size}; export the actor again")
-    return found
+    return layers
 
 
 def actor_from_zip(path: str | Path) -> NumpyActor:
@@ -92,8 +92,8 @@ def actor_from_zip(path: str | Path) -> NumpyActor:
     width = layers[0][0].shape[0]
     if width % len(OBSERVATIONS) or layers[-1][0].shape[1] != LOGITS:
         raise ModelError(f"{path}: maps {width} numbers to {layers[-1][0].shape[1]}, not 10 k to {LOGITS}")
-    said = {"name": path.stem, "stack_size": width // len(OBSERVATIONS), "digest": "", "envelope": None}
-    return NumpyActor(layers, _manifest(path.parent).model_copy(update=said))
+    facts = {"name": path.stem, "stack_size": width // len(OBSERVATIONS), "digest": "", "envelope": None}
+    return NumpyActor(layers, _manifest(path.parent).model_copy(update=facts))
 
 
 def _state(path: Path) -> dict[str, Any]:

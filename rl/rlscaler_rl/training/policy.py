@@ -107,10 +107,10 @@ class ScalingPolicy(ActorCriticPolicy):
     def _get_action_dist_from_latent(self, latent_pi: torch.Tensor) -> Distribution:
         logits = self.action_net(latent_pi)
         if self._absent is not None and bool(self._absent.any()):
-            kept = torch.full_like(logits[:, : sum(HEADS[:2])], _NEVER)
-            kept[:, REACH] = kept[:, HEADS[0] + REACH] = 0.0
+            mask = torch.full_like(logits[:, : sum(HEADS[:2])], _NEVER)
+            mask[:, REACH] = mask[:, HEADS[0] + REACH] = 0.0
             absent = self._absent.repeat_interleave(torch.tensor(HEADS[:2], device=logits.device), dim=1)
-            logits = torch.cat([torch.where(absent, kept, logits[:, : sum(HEADS[:2])]), logits[:, sum(HEADS[:2]) :]], 1)
+            logits = torch.cat([torch.where(absent, mask, logits[:, : sum(HEADS[:2])]), logits[:, sum(HEADS[:2]) :]], 1)
         return self.action_dist.proba_distribution(action_logits=logits)
 
 

@@ -144,9 +144,9 @@ def train_seed(task: SeedTask) -> tuple[SeedResult, dict[str, bytes]]:
     import ray
 
     with tempfile.TemporaryDirectory(prefix="rlscaler-seed-") as scratch:
-        folder, kept = Path(scratch), _Kept(task)
+        folder, store = Path(scratch), _Kept(task)
         _unpack(folder, ray.get(task.keeper.get.remote(task.folder)))
-        result = _train(config, folder, lambda: kept.up_to_date(folder))
+        result = _train(config, folder, lambda: store.up_to_date(folder))
         return result, pack(folder)
 
 

@@ -102,11 +102,11 @@ def draw(n: int, most: int, rng: np.random.Generator, recorded: Loads, ranges: S
 
 def _loads(n: int, peak: Float, low: Float, rng: np.random.Generator, recorded: Loads, ranges: StreamRanges) -> Float:
     """(N, seconds) messages/s; a recorded stretch reaches the peak of its row."""
-    found = np.stack(
+    rates = np.stack(
         [SHAPES[rng.integers(len(SHAPES))](rng, ranges.seconds, *bounds) for bounds in zip(low, peak, strict=True)]
     )
     rows = np.flatnonzero(rng.random(n) < ranges.recorded_share)
     if rows.size:
         stretches = recorded(len(rows), ranges.seconds, rng)[0].astype(np.float64)
-        found[rows] = peak[rows, None] * stretches / np.maximum(stretches.max(axis=1, keepdims=True), 1e-9)
-    return found
+        rates[rows] = peak[rows, None] * stretches / np.maximum(stretches.max(axis=1, keepdims=True), 1e-9)
+    return rates

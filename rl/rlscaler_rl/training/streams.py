@@ -156,8 +156,8 @@ def _write(folder: Path, model: GuardedPPO, looks: Looks, options: Options, conf
         curve=looks.curve,
         rule_j=float(looks.rule.mean()),
     )
-    made = trained_on(looks.manifest, content, STREAMS, origin, envelope=envelope())
-    write(folder, POLICY.removesuffix(".onnx"), MANIFEST, made.content, made.manifest)
+    trained = trained_on(looks.manifest, content, STREAMS, origin, envelope=envelope())
+    write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
 
 
 def envelope() -> Envelope:

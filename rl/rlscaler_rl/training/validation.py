@@ -49,8 +49,8 @@ def scenarios(interval: float, duration: int, anyhow: bool) -> Scenarios:
     known = known_services(interval, duration)
     if not anyhow:
         return known
-    found = np.random.default_rng(0).integers(1, ANY + 1, known.initial.shape)
-    initial = np.clip(found, known.min_replicas, known.max_replicas)
+    replicas = np.random.default_rng(0).integers(1, ANY + 1, known.initial.shape)
+    initial = np.clip(replicas, known.min_replicas, known.max_replicas)
     return replace(known, initial=initial.astype(known.initial.dtype))
 
 

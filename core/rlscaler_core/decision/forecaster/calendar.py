@@ -1,9 +1,9 @@
-"""At which minutes the load jumps: hazard and height by minute of the hour, minute of the day and day of the week.
+"""Minutes at which the load jumps: hazard and height by minute of the hour, minute of the day and day of the week.
 
 Every minute is one trial. A minute's hazard is shrunk to that of its minute of the hour, and that one to the hazard of
-all minutes, so that a minute counts once it has jumped twice, and a service that never jumps announces nothing. What
-was announced is held against what came (`grade_*`), and corrected by it. The clock is that of UTC: a clock change moves
-local jobs by an hour, after which minutes of the day are learned again, while minutes of the hour stay true.
+all minutes, so that a minute counts once it has jumped twice, and a service that never jumps announces nothing.
+Announced jumps are graded by the jumps that came (`grade_*`), and corrected. The clock is that of UTC: a clock change
+moves local jobs by an hour, after which minutes of the day are learned again, while minutes of the hour stay true.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rlscaler_core.decision.types import Float, Float32
 Rows = NDArray[np.intp]
 
 HOUR_KEPT = 0.5 ** (1 / (7 * 24))
-"""What a visit of a minute of the hour leaves of former ones: half a week's."""
+"""Factor on earlier visits of a minute of the hour at every visit: half is forgotten after a week."""
 
 DAY_KEPT = 0.5 ** (1 / 10)
 """The same of a minute of the day: half after ten days."""
@@ -47,7 +47,7 @@ class Moment:
 
 
 def hazard(calendar: Calendar, moment: Moment) -> Float:
-    """Give the probability (N,) of a jump in the minute of `moment`, as counted, not yet corrected by what came."""
+    """Return the probability (N,) of a jump in the minute of `moment`, as counted, before correction by the grades."""
     rows = np.arange(len(moment.minute))
     whole = (calendar.jumps + 0.01) / (calendar.seen_minutes + 1440.0)
     hour = calendar.hour_jumps[rows, moment.of_hour] + HOUR_PRIOR * whole
@@ -60,15 +60,15 @@ def hazard(calendar: Calendar, moment: Moment) -> Float:
 
 
 def corrected(calendar: Calendar, announced: Float) -> Float:
-    """Give what the hazards `announced` (N,) turned out to be worth on this service, (N,)."""
+    """Return the hazards `announced` (N,), corrected by the share of jumps that came on this service, (N,)."""
     rows, grade = np.arange(len(announced)), np.searchsorted(GRADE_BOUNDS, announced)
-    seen, said = calendar.grade_seen[rows, grade], calendar.grade_announced[rows, grade]
-    factor = (calendar.grade_jumps[rows, grade] + GRADE_PRIOR * announced) / (said + GRADE_PRIOR * announced)
+    seen, expected = calendar.grade_seen[rows, grade], calendar.grade_announced[rows, grade]
+    factor = (calendar.grade_jumps[rows, grade] + GRADE_PRIOR * announced) / (expected + GRADE_PRIOR * announced)
     return np.asarray(np.where(seen > 0, np.minimum(announced * factor, 0.99), announced), np.float64)
 
 
 def height_quantile(calendar: Calendar, moment: Moment, score: Float) -> Float:
-    """Give log heights (N,) of a jump at `moment`, `score` (N,) standard deviations above its mean."""
+    """Return log heights (N,) of a jump at `moment`, `score` (N,) standard deviations above its mean."""
     rows = np.arange(len(score))
     measured = calendar.measured
     mean = calendar.height / np.maximum(measured, 1e-6)
@@ -86,12 +86,12 @@ def begin_minute(calendar: Calendar, rows: Rows, moment: Moment) -> None:
     for name in ("seen_minutes", "jumps", "measured", "height", "height_square"):
         getattr(calendar, name)[rows] *= np.float32(ALL_KEPT)
     calendar.seen_minutes[rows] += 1
-    for jumps, seen, place, kept in (
+    for jumps, seen, place, factor in (
         (calendar.hour_jumps, calendar.hour_seen, moment.of_hour, HOUR_KEPT),
         (calendar.week_jumps, calendar.week_seen, moment.weekday, ALL_KEPT**2),
     ):
-        jumps[rows, place] *= np.float32(kept)
-        seen[rows, place] = seen[rows, place] * np.float32(kept) + 1
+        jumps[rows, place] *= np.float32(factor)
+        seen[rows, place] = seen[rows, place] * np.float32(factor) + 1
     calendar.day_jumps[rows, moment.minute] *= np.float32(DAY_KEPT)
     calendar.day_seen[rows, moment.hour] = calendar.day_seen[rows, moment.hour] * np.float32(DAY_KEPT ** (1 / 60)) + (
         np.float32(1 / 60)

@@ -1,4 +1,4 @@
-"""What the forecaster keeps of a service, as two rows of float32 numbers, and the names of their parts.
+"""Memory of the forecaster for one service: two rows of float32 numbers, and the names of their parts.
 
 A part is a view: writing to it writes to the row. Times of day are kept as a day and a second, since float32 does not
 hold seconds of the Unix epoch.
@@ -173,11 +173,11 @@ def _nothing() -> tuple[Float32, Float32]:
 
 
 def nothing_learned(n: int) -> tuple[Float32, Float32]:
-    """Give what is kept of N services of which nothing was seen: (N, RECENT_SIZE) and (N, CALENDAR_SIZE)."""
+    """Return the memory of N services without any sample: (N, RECENT_SIZE) and (N, CALENDAR_SIZE)."""
     recent, calendar = _nothing()
     return np.repeat(recent, n, axis=0), np.repeat(calendar, n, axis=0)
 
 
 def is_kept(recent: NDArray[np.float32]) -> bool:
-    """Say whether a state has room for a forecaster; training and comparisons may leave it out (0 columns)."""
+    """Return whether a state has room for a forecaster; training and comparisons may leave it out (0 columns)."""
     return bool(recent.shape[1] > 0)

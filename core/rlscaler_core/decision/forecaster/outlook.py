@@ -1,4 +1,4 @@
-"""The rate that capacity is to be held for, from what a service's own past says and what lateness and replicas cost."""
+"""The rate that capacity is to be held for, from a service's own past and the prices of lateness and replicas."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LEAST_JUMPS = 1.5
 """Jumps without which the calendar announces nothing."""
 
 EARLY_SECONDS = 10.0
-"""How much before its minute a jump may come: clocks differ, and rates are measured over a window."""
+"""Seconds by which a jump may come before its minute: clocks differ, and rates are measured over a window."""
 
 
 class Announced(NamedTuple):
-    """What the calendar says of the time until a horizon; (N,) each."""
+    """Jumps that the calendar announces until a horizon; (N,) each."""
 
     probability: Float
     """That the load jumps."""
@@ -32,18 +32,18 @@ class Announced(NamedTuple):
 
 
 def expected_rise(recent_row: Float32, level: Float) -> tuple[Float, Float]:
-    """Give the log rise (N, 2) that is exceeded in 1-`level` (N,) of the cases, and how far to trust it, 0-1."""
+    """Return the log rise (N, 2) that is exceeded in 1-`level` (N,) of the cases, and how far to trust it, 0-1."""
     recent = recent_of(recent_row)
-    found = rises.rise_quantile(recent, rises.context_of(recent), rises.true_level(recent, level)[..., None])[..., 0]
-    found = found + regression.expected_rise(recent, rises.features(recent))
+    rise = rises.rise_quantile(recent, rises.context_of(recent), rises.true_level(recent, level)[..., None])[..., 0]
+    rise = rise + regression.expected_rise(recent, rises.features(recent))
     counted = recent.rises[:, :, CONTEXTS].sum(axis=2)
-    return found.astype(np.float64), counted / (counted + TRUSTED)
+    return rise.astype(np.float64), counted / (counted + TRUSTED)
 
 
 def promised_rate(recent_row: Float32, level: Float) -> Float:
-    """Give the highest rate (N, 2) that an open forecast says is exceeded in 1-`level` (N,) of the cases; 0 for none.
+    """Return the highest rate (N, 2) that an open forecast expects to be exceeded in 1-`level` (N,) of the cases, or 0.
 
-    A forecast stands until its horizon is over: what was to come within a cold start may still come, and a replica that
+    A forecast stands until its horizon is over: a rise expected within a cold start may still come, and a replica that
     is given back in a dip and ordered again is paid for while it starts.
     """
     recent = recent_of(recent_row)
@@ -57,7 +57,7 @@ def promised_rate(recent_row: Float32, level: Float) -> Float:
 def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -> Announced:
     """Look ahead from `now` (N,) over `horizon` (N,) seconds, at every minute that it touches.
 
-    Where the load has `jumped` (N,) just now, the running minute is not looked at: what was to come has come.
+    Where the load has `jumped` (N,) just now, the running minute is left out: its jump has come.
     """
     calendar = calendar_of(calendar_row)
     none, likeliest = np.ones(len(now)), now.copy()
@@ -79,7 +79,7 @@ def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -
 
 
 def jump_rise(calendar_row: Float32, coming: Announced, level: Float) -> Float:
-    """Give the log rise (N,) to be ready for so that more comes in 1-`level` (N,) of the cases; 0 for none."""
+    """Return the log rise (N,) to be ready for so that more comes in 1-`level` (N,) of the cases; 0 for none."""
     worth = coming.probability > 1 - level
     inside = np.clip(1 - (1 - level) / np.maximum(coming.probability, 1e-9), 0.02, 0.98)
     rise = jumps.height_quantile(calendar_of(calendar_row), coming.moment, normal_quantile(inside))
@@ -87,21 +87,21 @@ def jump_rise(calendar_row: Float32, coming: Announced, level: Float) -> Float:
 
 
 def normal_quantile(probability: Float) -> Float:
-    """Give the quantile of the normal distribution within 0.01, by the logistic one of about the same shape."""
+    """Return the quantile of the normal distribution within 0.01, by the logistic one of about the same shape."""
     return np.asarray(np.log(probability / (1 - probability)) / 1.702, np.float64)
 
 
 def season_rise(calendar_row: Float32, now: Float, horizon: Float) -> Float:
-    """Give the log rise (N,) of the level by time of day over `horizon` (N,); 0 where it has not earned its place."""
+    """Return the log rise (N,) of the level by time of day over `horizon` (N,); 0 where it has not earned its place."""
     return np.maximum(season.change_ahead(calendar_of(calendar_row), now, horizon), 0.0)
 
 
 def recent_jump(recent_row: Float32, within: float) -> Bool:
-    """Say where (N,) the load jumped within so many seconds."""
+    """Return where (N,) the load jumped within so many seconds."""
     return np.asarray(recent_of(recent_row).jump_age <= within)
 
 
 def daily_mean(recent_row: Float32) -> tuple[Float, Float]:
-    """Give the mean rate (N,) of about the last day in requests/s, and how much of a day that is of, 0-1."""
+    """Return the mean rate (N,) of about the last day in requests/s, and how much of a day that is of, 0-1."""
     recent = recent_of(recent_row)
     return recent.mean.astype(np.float64), recent.mean_weight.astype(np.float64)

@@ -1,4 +1,4 @@
-"""The rise to be expected in the mean: a line through what the load was lately, fitted to this service as it goes.
+"""The expected mean rise: a regression on the recent load, fitted to this service online.
 
 Where minutes are noisy, the load of this moment says little and the peak of late says much; where the load wanders, it
 is the other way round. Least squares with exponential forgetting finds out which service it is. The sums are kept, and
@@ -27,21 +27,21 @@ STEEPEST = 1.5
 
 
 def features_of(fast: Float32, slow: Float32, peak: Float32, long: Float32) -> Float32:
-    """Give (N, FEATURES) numbers: how far mean and peak lie above the load now, all (N,) logarithms, and a constant."""
+    """Return (N, FEATURES) numbers: log ratios of mean and peak (N,) to the load now, and a constant."""
     above = [np.clip(part - fast, -FARTHEST, FARTHEST) for part in (slow, peak, long)]
     return np.stack([*above, np.ones_like(fast)], axis=1).astype(np.float32)
 
 
 def expected_rise(recent: Recent, features: Float32) -> Float32:
-    """Give the log rise (N, 2) above the load now to be expected within each pool's horizon, from `features`."""
+    """Return the log rise (N, 2) above the load now to be expected within each pool's horizon, from `features`."""
     return np.asarray(np.einsum("npf,nf->np", recent.slopes, features), np.float32)
 
 
-def fit(recent: Recent, row: Rows, pool: Rows, features: Float32, rise: Float32, kept: np.float32) -> None:
+def fit(recent: Recent, row: Rows, pool: Rows, features: Float32, rise: Float32, factor: np.float32) -> None:
     """Count rises (M,) that came after `features` (M, FEATURES) in place; rows and pools occur once."""
     rise = np.clip(rise, -FARTHEST, FARTHEST)
-    products = recent.products[row, pool] * kept + features[:, :, None] * features[:, None, :]
-    targets = recent.targets[row, pool] * kept + features * rise[:, None]
+    products = recent.products[row, pool] * factor + features[:, :, None] * features[:, None, :]
+    targets = recent.targets[row, pool] * factor + features * rise[:, None]
     slopes = recent.slopes[row, pool]
     products, targets, slopes = (np.where(np.isfinite(part), part, 0) for part in (products, targets, slopes))
     recent.products[row, pool], recent.targets[row, pool] = products, targets

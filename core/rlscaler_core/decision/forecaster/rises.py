@@ -1,4 +1,4 @@
-"""How far the load rises above its present level within a horizon: an empirical distribution, kept true as it goes.
+"""Distribution of the load's rise above its present level within a horizon: empirical, and recalibrated online.
 
 A forecast is open until its horizon is over; the highest rate meanwhile is then counted as a rise, in the context in
 which the forecast was made. Quantiles are recalibrated as in adaptive conformal inference (Gibbs and Candès, "Adaptive
@@ -32,7 +32,7 @@ SHRINKAGE = 20.0
 """Forecasts over all contexts that a context's own are joined by."""
 
 PACE = 0.01
-"""How far a quantile's logit moves for a standard deviation of surprise, with every forecast that is over."""
+"""Step of a quantile's logit for a standard deviation of surprise, with every forecast that is over."""
 
 FARTHEST_SHIFT = 3.0
 
@@ -45,7 +45,7 @@ _EDGES = EDGES.astype(np.float32)
 
 
 def log_rate(rate: Float | Float32) -> Float32:
-    """Give the logarithm of rates in requests/s, of any shape."""
+    """Return the logarithm of rates in requests/s, of any shape."""
     return np.asarray(np.log(np.maximum(rate, 0) + EPSILON), np.float32)
 
 
@@ -60,12 +60,12 @@ def context_of(recent: Recent) -> Float32:
 
 
 def features(recent: Recent) -> Float32:
-    """Give the features (N, FEATURES) of this moment."""
+    """Return the features (N, FEATURES) of this moment."""
     return regression.features_of(*(log_rate(part) for part in (recent.fast, recent.slow, recent.peak, recent.long)))
 
 
 def rise_quantile(recent: Recent, context: Float32, level: Float32) -> Float32:
-    """Give quantiles (N, 2, L) of the log rise above the line; `level` is (N, 2, L), `context` (N,).
+    """Return quantiles (N, 2, L) of the log rise above the line; `level` is (N, 2, L), `context` (N,).
 
     The distribution of the context, shrunk to that over all contexts, before any recalibration. 0 where there is
     none yet.
@@ -80,19 +80,19 @@ def rise_quantile(recent: Recent, context: Float32, level: Float32) -> Float32:
     below = np.where(place > 0, np.take_along_axis(reached, np.maximum(place - 1, 0), axis=2), 0)
     here = np.take_along_axis(weights, place, axis=2)
     part = np.clip((wanted - below) / np.maximum(here, 1e-9), 0, 1)
-    found = _EDGES[place] + part * (_EDGES[place + 1] - _EDGES[place])
-    return np.asarray(np.where(reached[:, :, -1:] > 0, found, 0), np.float32)
+    quantiles = _EDGES[place] + part * (_EDGES[place + 1] - _EDGES[place])
+    return np.asarray(np.where(reached[:, :, -1:] > 0, quantiles, 0), np.float32)
 
 
 def between_levels(level: Float) -> tuple[Float, Float]:
-    """Give how far `level` (N,) is from the first of `LEVELS` to the second, and from that to the third; 0-1 each."""
+    """Return how far `level` (N,) is from the first of `LEVELS` to the second, and from that to the third; 0-1 each."""
     wanted = np.log(level / (1 - level))
     parts = [np.clip((wanted - low) / (high - low), 0, 1) for low, high in itertools.pairwise(_LOGIT)]
     return parts[0], parts[1]
 
 
 def true_level(recent: Recent, level: Float) -> Float32:
-    """Give the level (N, 2) at which the distribution has to be read so that its quantile is one of `level` (N,)."""
+    """Return the level (N, 2) at which the distribution has to be read so that its quantile is one of `level` (N,)."""
     wanted = np.log(level / (1 - level))
     low, middle, high = (recent.shift[:, :, k] for k in range(3))
     first, second = (part[:, None] for part in between_levels(level))
@@ -129,7 +129,7 @@ def make_forecasts(recent: Recent, due: Bool) -> None:
 
 
 def watch(recent: Recent, rate: Float32, elapsed: Float32, fresh: Bool) -> None:
-    """Let `elapsed` (N,) seconds pass in place where `fresh` (N,), up to the `rate`; count what is over."""
+    """Let `elapsed` (N,) seconds pass in place where `fresh` (N,), up to the `rate`; count finished forecasts."""
     passed = np.where(fresh, elapsed, 0).astype(np.float32)
     recent.issued[...] += passed[:, None]
     recent.age[...] += passed[:, None, None]
@@ -166,7 +166,7 @@ def _close(recent: Recent, row: Rows, pool: Rows, slot: int) -> None:
 
 
 def forget_open(recent: Recent, rows: Bool) -> None:
-    """Drop the open forecasts of the `rows` (N,) in place: what happened meanwhile is not known."""
+    """Drop the open forecasts of the `rows` (N,) in place: the load meanwhile is not known."""
     recent.age[rows] = np.nan
 
 
@@ -181,12 +181,12 @@ def new_horizon(recent: Recent, rows: Bool, horizon: Float32) -> None:
 
 
 def judge_anew(recent: Recent) -> None:
-    """Forget in place how often forecasts held; what is forecast stays the same."""
+    """Forget in place how often forecasts held; the forecasts themselves stay the same."""
     recent.missed[...] = 0
     recent.judged[...] = 0
 
 
 def coverage(recent: Recent) -> Float:
-    """Give the share (N, 2, LEVELS) of forecasts that held; NaN where there was none."""
+    """Return the share (N, 2, LEVELS) of forecasts that held; NaN where there was none."""
     judged = recent.judged[..., None].astype(np.float64)
     return np.where(judged > 0, 1 - recent.missed / np.maximum(judged, 1e-9), np.nan)

@@ -16,7 +16,7 @@ Rows = NDArray[np.intp]
 
 SLOT_SECONDS = 86400 // SLOTS_OF_DAY
 NEWEST = 0.3
-"""What the newest day counts for in the level by time of day."""
+"""Weight of the newest day in the level by time of day."""
 
 KEPT = 1 - 1 / 432
 """Slots after which an older error counts for 1/e: three days."""
@@ -35,7 +35,7 @@ MOST_CHANGE = 1.0
 
 
 def change_ahead(calendar: Calendar, seconds: Float, horizon: Float) -> Float:
-    """Give the log change (N,) of the level in `horizon` (N,) seconds after `seconds` (N,); 0 where it is not used."""
+    """Return the log change (N,) of the level in `horizon` (N,) seconds after `seconds` (N,); 0 where unused."""
     earned = (calendar.level_judged >= LEAST_JUDGED) & (
         calendar.level_error[:, 1] < NEEDED * calendar.level_error[:, 0]
     )
@@ -45,7 +45,7 @@ def change_ahead(calendar: Calendar, seconds: Float, horizon: Float) -> Float:
 
 
 def _level(calendar: Calendar, seconds: Float) -> Float:
-    """Give the log level (N,) at `seconds` (N,), between the middles of two slots."""
+    """Return the log level (N,) at `seconds` (N,), between the middles of two slots."""
     rows = np.arange(len(seconds))
     place = np.nan_to_num(seconds) % 86400 / SLOT_SECONDS - 0.5
     first = np.floor(place).astype(np.int64)

@@ -13,7 +13,7 @@ from rlscaler_core.decision.forecaster.memory import CALENDAR_SIZE, RECENT_SIZE
 from rlscaler_core.decision.types import Float32
 
 VERSION = 2
-"""Grows with every change of what a number in the memory stands for."""
+"""Format version, raised with every change of the meaning of a number in the memory."""
 
 _MAGIC = b"rlsf"
 _HEAD = struct.Struct("<4sHII")
@@ -22,13 +22,13 @@ _FORMAT = np.dtype("<f4")
 
 
 def to_bytes(recent: Float32, calendar: Float32) -> bytes:
-    """Give one service's memory, (RECENT_SIZE,) and (CALENDAR_SIZE,), as two to four thousand bytes."""
+    """Return one service's memory, (RECENT_SIZE,) and (CALENDAR_SIZE,), as two to four thousand bytes."""
     body = b"".join(np.ascontiguousarray(row, _FORMAT).tobytes() for row in (recent, calendar))
     return _HEAD.pack(_MAGIC, VERSION, len(recent), len(calendar)) + zlib.compress(body, 6)
 
 
 def from_bytes(stored: bytes) -> tuple[Float32, Float32]:
-    """Give the memory back, (1, RECENT_SIZE) and (1, CALENDAR_SIZE).
+    """Return the memory back, (1, RECENT_SIZE) and (1, CALENDAR_SIZE).
 
     Raises ForecasterStateError where it is of another version, cut short, damaged, or not a forecaster's.
     """
@@ -53,12 +53,12 @@ def from_bytes(stored: bytes) -> tuple[Float32, Float32]:
 
 
 def to_text(recent: Float32, calendar: Float32) -> str:
-    """Give `to_bytes` as base64, for JSON."""
+    """Return `to_bytes` as base64, for JSON."""
     return base64.b64encode(to_bytes(recent, calendar)).decode()
 
 
 def from_text(text: str) -> tuple[Float32, Float32]:
-    """Read what `to_text` gave. Raises ForecasterStateError."""
+    """Read the memory from the text of `to_text`. Raises ForecasterStateError."""
     try:
         return from_bytes(base64.b64decode(text, validate=True))
     except ValueError as error:
