@@ -20,14 +20,14 @@ from click.shell_completion import CompletionItem, get_completion_class
 INTERRUPTED = 130
 
 EXIT_CODES = {
-    "0": "It is done, or what was checked is in order.",
-    "1": "It failed, or something that was checked is wrong: a cluster, a file, a process, a decision.",
+    "0": "The command succeeded, or the check passed.",
+    "1": "The command failed, or the check found an error in a cluster, a file, a process or a decision.",
     "2": "The call is wrong: an option, or a file that an option names (configuration, policy, model, history).",
-    "3": "It is done, and the answer is no: a policy not worth publishing, an invalid comparison, decisions that "
-    "cannot be taken again.",
+    "3": "The command succeeded, and the answer is no: a policy not worth publishing, an invalid comparison, decisions "
+    "that cannot be taken again.",
     "128 + n": "Signal n ended it: 130 after Ctrl-C, 143 after SIGTERM.",
 }
-"""What the exit codes of all commands mean."""
+"""Meaning of the exit codes of all commands."""
 
 GROUP = "rlscaler.commands"
 """Entry points of this group are commands that other distributions add."""

@@ -44,7 +44,7 @@ EPISODES = "episodes.jsonl"
 """Every episode's figures as soon as it is over: hours of real time must not be lost to the last minute."""
 
 BETWEEN_EPISODES_SECONDS = 60.0
-"""About what it takes to get back to the first replicas and to silence."""
+"""Approximate time to get back to the first replicas and to no load."""
 
 
 def execute(

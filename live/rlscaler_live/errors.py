@@ -1,4 +1,4 @@
-"""What can go wrong with `--env cluster`."""
+"""Errors of `--env cluster`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 class LiveError(click.ClickException):
-    """An option or a field cannot be used, or something is not installed; the message says which and what to do.
+    """An option or a field cannot be used, or a package is not installed; the message names it and the remedy.
 
     The exit code is 2.
     """

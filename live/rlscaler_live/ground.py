@@ -1,6 +1,6 @@
-"""Where live episodes run: the cluster that the configuration names, or one that is started for them.
+"""The cluster of live episodes: the one that the configuration names, or one that is started for them.
 
-What starts a cluster is found through the entry point group `rlscaler.testbeds`, because it is no part of the product.
+The starter of a cluster is found through the entry point group `rlscaler.testbeds`: it is no part of the product.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ def read_parts(path: Path | None) -> tuple[Json, Json, Json]:
 
 @contextmanager
 def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterator[Json]:
-    """The live environment's configuration, with a cluster, a service and a load source behind it.
+    """Yield the live environment's configuration, with a cluster, a service and a load source behind it.
 
     Where `live` names none, all of it is started for as long as the context lasts; its logs go to `folder`/live.
-    SIGTERM and SIGHUP end the program in order meanwhile: replicas are put back, and a cluster that was started stops.
-    Raises LiveError, or a ClickException of what starts it.
+    SIGTERM and SIGHUP end the program in order meanwhile: replicas are restored, and a cluster that was started stops.
+    Raises LiveError, or a ClickException of the starter.
     """
     with _ended_in_order(), _place(live, folder, seed, say) as place:
         yield place

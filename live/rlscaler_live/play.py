@@ -46,23 +46,23 @@ STATEMENTS: dict[str, tuple[str, float]] = {
     "ticks": ("the cluster and Prometheus answered at every sensing tick", 0.0),
     "load": ("99 % of the requests left within 50 ms of their time", LATE_GENERATOR_MS),
 }
-"""What must hold of a live episode, and how far it may be off."""
+"""Invariants of a live episode, and their tolerances."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What is called as episodes are played."""
+    """Callbacks for the progress of episodes."""
 
     begins: Callable[[str, str], None]
-    """It is told the workload and the contender's label."""
+    """Called with the workload and the contender's label."""
 
     ended: Callable[[str, str, Json], None]
-    """It is told the workload, the contender's name and the episode's figures."""
+    """Called with the workload, the contender's name and the episode's figures."""
 
 
 @dataclass(slots=True)
 class LiveAudit(Audit):
-    """What must hold of a live episode's counters."""
+    """Invariants of a live episode's counters."""
 
     found: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in STATEMENTS})
 
@@ -193,7 +193,7 @@ def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: EvaluationSe
 
 
 def _lag_ms(folder: str | None) -> float:
-    """How late the load process itself was, milliseconds; 0 where the load comes from elsewhere."""
+    """Return the delay of the load process itself in milliseconds; 0 where the load comes from elsewhere."""
     path = Path(folder or "") / "load.json"
     return float(json.loads(path.read_text())["dispatch_lag_p99_ms"] or 0.0) if path.is_file() else 0.0
 
@@ -204,7 +204,7 @@ def _scores(episodes: list[Json], settings: EvaluationSettings) -> dict[str, Flo
 
 
 def _record(timeline: list[Json], figures: Json, folder: str | None, rps: Float, seconds: int) -> Json:
-    """Second by second, in the arrays of a simulated record; what a tick saw holds until the next."""
+    """Return the record second by second, in the arrays of a simulated one; values hold until the next tick."""
     ticks = np.array([tick["second"] for tick in timeline])
     at = np.clip(np.searchsorted(ticks, np.arange(seconds), side="right") - 1, 0, None)
 

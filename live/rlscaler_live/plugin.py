@@ -12,10 +12,10 @@ from click.shell_completion import ShellComplete
 from rlscaler_live.cli import LazyGroup
 
 COMMANDS = ("explain", "init", "pause", "preflight", "promote", "resume", "status")
-"""What concerns objects in a cluster; the rest of `rlscaler` is no business of kubectl's."""
+"""Commands for objects in a cluster; the rest of `rlscaler` is no business of kubectl's."""
 
 NO_FILES = ":4"
-"""How kubectl is told that what was listed is all: cobra's directive ShellCompDirectiveNoFileComp."""
+"""End of the list of completions for kubectl: cobra's directive ShellCompDirectiveNoFileComp."""
 
 
 class PluginGroup(LazyGroup):
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def complete() -> None:
-    """`kubectl_complete-rlscale WORDS...`: kubectl asks it for what may stand in place of the last word."""
+    """Run `kubectl_complete-rlscale WORDS...`: print the completions of the last word for kubectl."""
     *before, incomplete = sys.argv[1:] or [""]
     for item in ShellComplete(plugin, {}, "kubectl-rlscale", "_COMPLETE").get_completions(before, incomplete):
         click.echo(f"{item.value}\t{item.help}" if item.help else item.value)

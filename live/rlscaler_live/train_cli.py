@@ -138,7 +138,7 @@ def _seeds(seeds: str | None) -> list[int]:
 
 
 def _train_seeds(settings: Any, numbers: list[int], folder: Path, address: str | None, **options: Any) -> None:
-    """Print what came of every seed; raises ClickException where one failed."""
+    """Print the result of every seed; raises ClickException where one failed."""
     from rlscaler_rl.training.seeds import table, train_seeds
 
     results = train_seeds(settings, numbers, folder, address, say=click.echo, **options)
@@ -275,7 +275,7 @@ def _replicas(text: str | None) -> tuple[int, int] | None:
 
 
 def _history(own: dict[str, Any]) -> tuple[Any, str]:
-    """The trace and what to call it."""
+    """Return the trace and its name."""
     from rlscaler_rl.evaluation.service_tuning.history import read_history
 
     path, url, query = own["history"], own["prometheus"], own["query"]

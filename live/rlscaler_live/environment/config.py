@@ -1,4 +1,4 @@
-"""What a live environment is told: the cluster, the service, the load, and how long an episode lasts."""
+"""Configuration of a live environment: the cluster, the service, the load, and the length of an episode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PoolConfig(BaseModel):
     deployment: str
     """Name in the namespace."""
     requests_per_second: float | None = Field(default=None, gt=0)
-    """What one ready replica answers. While it is not known nothing is scaled down."""
+    """Capacity of one ready replica. While it is not known nothing is scaled down."""
     cost_per_hour: float = Field(gt=0)
     """Cost of one replica, currency units per hour."""
     cold_start_seconds: float | None = Field(default=None, gt=0)
@@ -80,9 +80,9 @@ class EnvironmentConfig(BaseModel):
     slo_ms: int = Field(default=1000, ge=1)
     """Latency within which a request counts as answered well."""
     client_timeout_ms: float = Field(default=5000.0, gt=0)
-    """What a refused request counts as in percentiles."""
+    """Latency of a refused request in percentiles."""
     scrape_interval_seconds: float = Field(default=15.0, gt=0)
-    """How often that Prometheus scrapes; rates are over four scrapes, that of arrivals over two."""
+    """Scrape interval of that Prometheus; rates are over four scrapes, that of arrivals over two."""
     service_url: str | None = None
     """Base URL of the service: the load is sent there by a Locust process of its own, open loop."""
     patterns: tuple[str, ...] = Field(default=("ramp", "spike", "periodic", "random"), min_length=1)
@@ -94,7 +94,7 @@ class EnvironmentConfig(BaseModel):
     trace: Path | None = None
     """CSV of time and rate for the pattern `trace`."""
     results: Path | None = None
-    """Folder for what the load process records of each episode; a temporary one where it is left out."""
+    """Folder for the load process's records of each episode; a temporary one where it is left out."""
     ready_timeout_seconds: float = Field(default=300.0, gt=0)
     """Longest wait for the replicas that an episode begins with."""
 
@@ -169,7 +169,7 @@ class EnvironmentConfig(BaseModel):
         return {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND, "metadata": metadata, "spec": spec}
 
     def settings(self) -> Settings:
-        """How the operator's own parts are set up for it."""
+        """Settings of the operator's own parts for this environment."""
         return Settings(
             kubeconfig=self.kubeconfig,
             namespaces=(self.namespace,),
@@ -181,7 +181,7 @@ class EnvironmentConfig(BaseModel):
 
 
 def create_environment_config(**changes: Any) -> Json:
-    """The configuration as a plain dictionary, with `changes`; what `KubernetesEnv` and a JSON file take.
+    """Return the configuration as a plain dictionary, with `changes`, for `KubernetesEnv` and JSON files.
 
     Raises LiveEnvironmentError for a field that does not exist or a value that cannot be used.
     """

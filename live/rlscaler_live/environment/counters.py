@@ -1,4 +1,4 @@
-"""What the service answered and what its pods cost, from Prometheus' counters, and an episode in figures of that."""
+"""Answers of the service and cost of its pods, from Prometheus' counters, and the figures of an episode."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def counters_query(subject: Subject, seconds: float, labels: Labels = DEFAULT_LA
 
 @dataclass(slots=True)
 class Totals:
-    """What the counters grew by in an interval or an episode."""
+    """Growth of the counters in an interval or an episode."""
 
     seconds: float = 0.0
     received: float = 0.0
@@ -139,7 +139,7 @@ class CounterReader:
         return [name for kind, name in NEEDED.items() if kind not in seen]
 
     def read(self, result: Sequence[Mapping[str, Any]], seconds: float) -> Totals:
-        """What came since the last reading, `seconds` ago. Raises LiveEnvironmentError where a counter is missing."""
+        """Return the growth since the last reading, `seconds` ago. Raises LiveEnvironmentError: no counter."""
         self._complain(self.missing(result))
         counters: dict[str, float] = defaultdict(float)
         buckets: dict[float, float] = defaultdict(float)
@@ -178,7 +178,7 @@ class CounterReader:
 
 @dataclass(slots=True)
 class Counts:
-    """What was done in the episode."""
+    """Numbers of actions in the episode."""
 
     scale_ups: int = 0
     scale_downs: int = 0
@@ -189,7 +189,7 @@ class Counts:
 
 
 def figures(total: Totals, counts: Counts, config: EnvironmentConfig, cost_per_hour: Float) -> dict[str, float]:
-    """What the cluster's own counters say (`total`) and what was done; `cost_per_hour` (2,) of a GPU and a CPU replica.
+    """Return the figures of the cluster's counters (`total`) and of the actions; `cost_per_hour` (2,) of GPU and CPU.
 
     Late, dropped and queued requests are told apart. NaN where nothing was received.
     """

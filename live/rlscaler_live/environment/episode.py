@@ -48,7 +48,7 @@ POLL_SECONDS = 1.0
 
 
 Controller = Contender | ActorLike
-"""What scales in place of an agent: an actor behind the shield once an interval, or a contender at every tick."""
+"""Controller in place of an agent: an actor behind the guards once an interval, or a contender at every tick."""
 
 
 def is_actor(controller: Controller) -> TypeGuard[ActorLike]:
@@ -118,7 +118,7 @@ class Episode:
         return await self._observe()
 
     async def end(self) -> None:
-        """Stop the load and count what its last requests became, which takes a scrape; replicas are not billed on."""
+        """Stop the load and count the answers of its last requests, which takes a scrape; billing has ended."""
         await self._load.stop()
         await asyncio.sleep(self._config.scrape_interval_seconds + POLL_SECONDS)
         last = await self._service.counted()
@@ -137,7 +137,7 @@ class Episode:
             controller.reset(self.params)
 
     async def act(self, action: Int) -> Decision:
-        """Take the action (1, 3) through the shield, upon what was observed last."""
+        """Take the action (1, 3) through the guards, upon the newest observation."""
         proposal = Proposal(self.observation, action, self._rule)
         decision, _, self.state = decide(self.params, self.state, self.samples, proposal)
         with self._losses():
@@ -145,7 +145,7 @@ class Episode:
         return decision
 
     async def ask(self, controller: Controller, rng: np.random.Generator) -> None:
-        """What `controller` wants now is written: an actor's through the shield, a contender's within the bounds."""
+        """Write the decision of `controller`: an actor's through the guards, a contender's within the bounds."""
         if is_actor(controller):
             decision, observation, self.state = decide(self.params, self._sensed, self.samples, controller)
             assert observation is not None

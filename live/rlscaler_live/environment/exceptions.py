@@ -1,4 +1,4 @@
-"""What can go wrong in a live environment."""
+"""Errors of a live environment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rlscaler_operator.exceptions import OperatorError
 
 
 class LiveEnvironmentError(OperatorError, click.ClickException):
-    """The cluster, Prometheus or the load cannot be used; the message says which and what to do.
+    """The cluster, Prometheus or the load cannot be used; the message names it and the remedy.
 
     A ClickException, so that a command shows it without a traceback.
     """

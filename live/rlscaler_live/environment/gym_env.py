@@ -24,7 +24,7 @@ from rlscaler_live.environment.service import LiveService
 
 Facts = dict[str, Any]
 Reward = Callable[[Facts, Facts, float], float]
-"""(what the interval brought, what the service is, changed replicas) -> reward."""
+"""(growth of the counters, facts of the service, changed replicas) -> reward of an interval."""
 
 Step = tuple[Float32, float, bool, bool, dict[str, Any]]
 T = TypeVar("T")
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class BackgroundLoop:
     """An event loop in a thread, so that a synchronous `step` can drive the operator's asynchronous parts.
 
-    It runs until `close`. What is started in it goes on between two calls: the lease is renewed while an agent learns.
+    It runs until `close`. Its tasks go on between two calls: the lease is renewed while an agent learns.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class BackgroundLoop:
             raise
 
     def close(self) -> None:
-        """End the thread; what still runs in it is cancelled."""
+        """End the thread; its running tasks are cancelled."""
         if self._loop.is_closed():
             return
         self.run(_cancel_others())
@@ -72,8 +72,8 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
 
     The spaces, the shield, the sensing ticks every 5 s and the objectives are those of `SimulatorEnv`; sensing and
     writing are the operator's own. With a `rule` actions are added to that forecast rule's replicas. An interval takes
-    as long as it says. Episodes are truncated after `episode_duration`, never terminated. What Prometheus does not
-    know is fed neutral and is NaN in `info["observation"]`. `close` puts the replicas and weights back that were found.
+    as long as it says. Episodes are truncated after `episode_duration`, never terminated. Values that Prometheus
+    lacks are fed neutral and are NaN in `info["observation"]`. `close` restores the replicas and weights from before.
 
     `reset(options={"pattern": ..., "seed": ..., "start_replicas": (gpu, cpu)})` chooses the load and the replicas that
     the episode begins with; otherwise the patterns are taken in turn, with seeds from the environment's own generator.
@@ -145,11 +145,11 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
 
     @property
     def timeline(self) -> list[dict[str, Any]]:
-        """What every sensing tick of the episode saw."""
+        """Measurements of every sensing tick of the episode."""
         return self._episode.timeline if self._episode else []
 
     def close(self) -> None:
-        """Stop the load, put back what was found, and let the cluster go."""
+        """Stop the load, restore replicas and weights, and let the cluster go."""
         if self._loop is None:
             return
         service, self._service, self._episode = self._service, None, None

@@ -71,7 +71,7 @@ class LiveService:
 
     @classmethod
     async def connect(cls, config: EnvironmentConfig) -> LiveService:
-        """Read what there is, make sure that nothing else scales it, and keep other environments off from now on."""
+        """Read the service, make sure that nothing else scales it, and keep other environments off from now on."""
         try:
             service = cls(config, Kube(await load_configuration(config.settings())))
         except OperatorError as error:
@@ -172,7 +172,7 @@ class LiveService:
         return samples
 
     async def apply(self, decision: Decision) -> Applied:
-        """Traffic weights and replicas, as the operator writes them; what could not be written is decided anew."""
+        """Write traffic weights and replicas as the operator does; after a failed write the next tick decides anew."""
         if self.config.http_route is None:
             weights = decision.weights[0]
             self._policy.observed.wrote_weights(format_weights((int(weights[0]), int(weights[1]))))
@@ -202,7 +202,7 @@ class LiveService:
         self._counted_at = time.monotonic()
 
     async def counted(self) -> Totals:
-        """What came since the last call."""
+        """Return the growth of the counters since the last call."""
         now = time.monotonic()
         seconds = now - self._counted_at
         spent = self._counter_reader.read(await self._counters(seconds), seconds)

@@ -3,8 +3,8 @@
 It holds the weights and the optimiser's state (torch files, read with `weights_only`), the states of the environments
 and of every generator (.npy), and the counters with the configuration (JSON); nothing is pickled. Where the same
 machine goes on with the same library versions on the CPU, the run that was interrupted equals the one that was not,
-bit by bit. What follows from the scenarios alone (facts, sensors, params, norms, the critic's columns) is not kept:
-`restart` works it out again.
+bit by bit. Tables that follow from the scenarios alone (facts, sensors, params, norms, the critic's columns) are not
+in the file: `restart` computes them again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _SCHEDULES = ("learning_rate", "final_learning_rate", "entropy", "final_entropy"
 
 @dataclass(slots=True)
 class Checkpoint:
-    """What a file holds, read and checked."""
+    """Content of a checkpoint file, read and checked."""
 
     path: Path
     state: dict[str, Any]
@@ -67,7 +67,7 @@ def found(folder: Path) -> list[Path]:
 
 
 def save(folder: Path, episodes_per_env: int, model: PPO, config: TrainingConfig, progress: dict[str, Any]) -> Path:
-    """Write a checkpoint between two rollouts and drop the oldest; `progress` is what the recorder remembers."""
+    """Write a checkpoint between two rollouts and drop the oldest; `progress` is the state of the recorder."""
     env = model.get_env()
     numpy_state = np.random.get_state(legacy=False)
     arrays = arrays_of(env) | {

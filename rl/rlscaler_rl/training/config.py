@@ -1,4 +1,4 @@
-"""What a training run is made of; a JSON file with an `environment` and an `agent` part sets any of it."""
+"""Configuration of a training run; a JSON file with an `environment` and an `agent` part sets any field."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Part(BaseModel):
 
 
 class EnvironmentConfig(_Part):
-    """The simulated service. What is left out is drawn anew for every episode (domain randomisation)."""
+    """The simulated service. Fields that are left out are drawn anew for every episode (domain randomisation)."""
 
     episode_duration: int | None = Field(default=None, ge=60)
     """Seconds; an hour or two by default."""
@@ -47,8 +47,8 @@ class EnvironmentConfig(_Part):
     residual: bool = True
     """The action is added to the forecast rule's replicas instead of the present ones."""
     history_hours: float = Field(default=12.0, ge=0, le=240)
-    """Hours that an episode's service has been there, at most: the forecaster and the rule beneath know what was in
-    them. 0: the rule beneath knows the last three minutes; without `residual` there is none that could know more."""
+    """Most hours of load before an episode that the forecaster and the rule under the network have learned from. 0: the
+    rule knows the last three minutes; without `residual` there is no rule that could know more."""
     stack_size: int = Field(default=12, ge=1, le=64)
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
@@ -93,7 +93,7 @@ class EnvironmentConfig(_Part):
         return self.history_hours if self.residual else 0.0
 
     def ranges(self) -> Ranges:
-        """What the scenarios are drawn from."""
+        """Return the ranges that the scenarios are drawn from."""
         durations = (self.episode_duration,) if self.episode_duration else RANGES.durations
         intervals = (self.action_interval,) if self.action_interval else RANGES.intervals
         sizes_nominal = self.max_replicas in (None, NOMINAL_MAX_REPLICAS)

@@ -23,7 +23,7 @@ CPU, CUDA, AUTO = "cpu", "cuda", "auto"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A device, and what the choice was made from."""
+    """A device, and the measurements that it was chosen by."""
 
     name: str
     seconds: Mapping[str, float] = field(default_factory=dict)

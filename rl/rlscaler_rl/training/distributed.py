@@ -1,7 +1,7 @@
 """Many runs at once as Ray tasks: on this machine, or on a cluster.
 
-Every task has one CPU. A task whose worker is lost is started again; what it does then is the function's business
-(a training goes on from its checkpoint).
+Every task has one CPU. A task whose worker is lost is started again; the function decides whether it begins anew (a
+training goes on from its checkpoint).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WORKERS = 2
 """Local processes; on a cluster as many as it has CPUs."""
 
 RETRIES = 3
-"""How often a task whose worker was lost is started again."""
+"""Most restarts of a task whose worker was lost."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -52,11 +52,11 @@ def map_runs(
     *,
     workers: int = WORKERS,
 ) -> Iterator[Result]:
-    """`function` of every configuration, side by side; results in the order of `configs`, each as soon as it is there.
+    """Yield `function` of every configuration, run side by side, in the order of `configs`, each as soon as it is done.
 
-    `function` belongs to an installed module (its workers import it) and what it takes and returns can be sent.
+    `function` belongs to an installed module (its workers import it); its arguments and results can be pickled.
     `address` is None or "local" for `workers` processes on this machine, which are gone when the iterator ends,
-    "auto" inside a cluster, or "ray://host:10001". Raises what the first failing run raised; DistributionError where
+    "auto" inside a cluster, or "ray://host:10001". Raises the error of the first failing run; DistributionError where
     Ray is missing or not reached. Runs that are not over then, or when the iterator is closed, end with the session.
     """
     with session(address, workers=workers) as ray:

@@ -1,4 +1,4 @@
-"""What can go wrong in a training run."""
+"""Errors of a training run."""
 
 
 class TrainingError(RuntimeError):
@@ -14,4 +14,4 @@ class DivergedError(TrainingError):
 
 
 class DistributionError(TrainingError):
-    """Runs cannot be distributed; the message says what is missing."""
+    """Runs cannot be distributed; the message names the missing part."""

@@ -9,7 +9,7 @@ from pathlib import Path
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Replace `path` by `content`, so that a kill or a power cut leaves the old file or the new one.
 
-    One writer at a time; what a kill leaves beside it is overwritten by the next.
+    One writer at a time; the temporary file that a kill leaves is overwritten by the next write.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:

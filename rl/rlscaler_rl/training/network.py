@@ -1,7 +1,7 @@
 """A trained actor as arrays, read from an ONNX graph or from the .zip of stable-baselines3.
 
 Nothing is unpickled or run. Of a graph the initialisers are read. The archive holds the weights as a torch state dict,
-which loads with `weights_only`; its other members are pickles and stay closed. What the weights do not say comes from
+which loads with `weights_only`; its other members are pickles and stay closed. Facts that the weights lack come from
 the run's config.json or manifest.json beside it.
 """
 
@@ -27,7 +27,7 @@ from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.training.export import PRICES, NumpyActor, actor_layers, set_actor_layers
+from rlscaler_rl.training.export import PRICES, SURE, NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"
 WEIGHTS = "policy.pth"
@@ -36,7 +36,7 @@ WEIGHTS = "policy.pth"
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Layers and the manifest that says what they are fed."""
+    """Layers of a trained actor, and its manifest."""
 
     manifest: Manifest
     layers: tuple[tuple[Float32, Float32], ...]

@@ -24,14 +24,14 @@ from rlscaler_rl.training.config import EnvironmentConfig
 WEIGHTED = "weighted"
 
 Reward = Callable[[Mapping[str, Any], Mapping[str, Any], float], float]
-"""(spent, facts, changed replicas) -> reward of one interval; `interval_reward` says what the two hold."""
+"""(spent, facts, changed replicas) -> reward of one interval; `interval_reward` lists the fields of the two."""
 
 EPISODES = 256
 """Episodes per action interval and duration: enough for every kind of load to come up."""
 
 
 def objective_of(environment: EnvironmentConfig) -> str | objectives.Objective:
-    """What `SimulatorVecEnv` takes; `weighted` is measured before the training begins (seconds)."""
+    """Return the objective for `SimulatorVecEnv`; `weighted` is measured before the training begins (seconds)."""
     if environment.objective != WEIGHTED:
         return environment.objective
     return objectives.Weighted(baselines(environment.ranges()), environment.weights())
@@ -85,7 +85,7 @@ def interval_reward(objective: str, weights: Mapping[str, float]) -> Reward:
 
     spent: seconds, requests, in_time, missed, dropped, billed (2,), bounds_seconds and within (B,), the histogram.
     facts: cost_per_hour (2,), max_replicas (2,), mean_rate, slo_seconds, timeout, pattern.
-    What `weighted` compares with is default HPA in simulation. Raises ValueError for an objective that does not exist.
+    `weighted` compares with the default HPA in simulation. Raises ValueError for an objective that does not exist.
     """
     known = (*objectives.OBJECTIVES, WEIGHTED)
     if objective not in known:

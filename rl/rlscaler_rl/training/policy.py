@@ -18,12 +18,10 @@ from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.types import OBSERVATIONS, Placement
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.errors import DivergedError
+from rlscaler_rl.training.export import SURE
 
 _REPLICAS = (OBSERVATIONS.index("gpu_replicas"), OBSERVATIONS.index("cpu_replicas"))
 _NEVER = -1e8
-
-SURE = 2.5
-"""Logit of "no change" in an untrained actor that is added to a rule: 75 % in a head of five, 86 % in one of three."""
 
 SMALLEST_DEVIATION = 0.02
 """Columns that hardly vary are not blown up beyond this."""
@@ -121,9 +119,9 @@ LOSSES = ("train/loss", "train/value_loss", "train/policy_gradient_loss", "train
 
 
 class GuardedPPO(PPO):
-    """PPO that stops at the first number that is not finite, and keeps what it was learning from.
+    """PPO that stops at the first number that is not finite, and saves the batch that led to it.
 
-    `folder` is where a batch is saved that led to no number; None: a temporary one, made when it is needed.
+    `folder` is the folder for that batch; None: a temporary one, made when it is needed.
     """
 
     folder: Path | None = None

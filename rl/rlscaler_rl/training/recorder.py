@@ -1,7 +1,6 @@
-"""What a run writes while it learns: validations, the best model so far, checkpoints, progress and its picture.
+"""Files that a run writes while it learns: validations, the best model so far, checkpoints, progress and its picture.
 
-All of it happens between an update and the next rollout: what a checkpoint holds is then a state the run goes on from
-exactly.
+All of it happens between an update and the next rollout, so that a run goes on from a checkpoint bit by bit.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Recorder(BaseCallback):
         self.recent: tuple[float, float, float] = (float("nan"),) * 3
 
     def restore(self, progress: dict[str, Any]) -> None:
-        """Go on with what a checkpoint remembers; what was written after it is written again."""
+        """Go on from the `progress` of a checkpoint; files that were written after it are written again."""
         self.rows, self.best, self.episodes = progress["rows"], progress["best"], progress["episodes"]
         self.seconds_before, self.recent = progress["seconds"], tuple(progress["recent"])
 

@@ -31,12 +31,12 @@ class SeedTask:
     token: str
     """In a file of the folder above: a worker that reads it there shares the disk with the sender of the task."""
     keeper: Any = None
-    """Holds what a run has written so far, for workers that share no disk; None where all do."""
+    """Store for the files of a run so far, for workers that share no disk; None where all do."""
 
 
 @dataclass(slots=True)
 class SeedResult:
-    """What came of a seed; `error` instead of figures where it failed."""
+    """Result of training one seed; `error` instead of figures where it failed."""
 
     seed: int
     steps: int = 0
@@ -77,8 +77,8 @@ def train_seeds(
 ) -> list[SeedResult]:
     """Train into folder/seed_N, write seeds.json and copy the best seed's policy into the folder.
 
-    A seed that fails is reported and does not stop the others. Raises ConfigError for what cannot be begun or resumed,
-    TrainingError where every seed failed.
+    A seed that fails is reported and does not stop the others. Raises ConfigError for a training that cannot be begun
+    or resumed, TrainingError where every seed failed.
     """
     folder = folder.resolve()
     begun = any(checkpoint.found(folder / f"seed_{seed}") for seed in seeds)
@@ -186,7 +186,7 @@ def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> Se
 
 
 def pack(folder: Path) -> dict[str, bytes]:
-    """What a run goes on from and what it is for: everything but the older checkpoints and TensorBoard's files."""
+    """Return the files of a run by name, without the older checkpoints and TensorBoard's files."""
     newest = {path.name for path in checkpoint.found(folder)[:1]}
     passed_over = ("model_episode_", "resume_episode_", ".")
     return {

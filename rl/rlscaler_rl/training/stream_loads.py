@@ -1,5 +1,5 @@
-"""What consumers are trained on: shapes with levels and moments of their own, stretches of recorded loads, and groups
-of every kind under them."""
+"""Training loads of consumers: shapes with levels and moments of their own, stretches of recorded loads, and consumer
+groups of every kind under them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SHAPES: tuple[Shape, ...] = (ramp, spike, periodic, random)
 
 @dataclass(frozen=True, slots=True)
 class StreamRanges:
-    """What groups are drawn from. Pairs bound a draw that is uniform in the logarithm, unless a comment says else."""
+    """Ranges that groups are drawn from. Pairs bound a log-uniform draw, unless a comment says otherwise."""
 
     protocols: tuple[str, ...] = NAMES
     partitions: tuple[int, int] = (4, 48)
@@ -60,7 +60,7 @@ class StreamRanges:
     batch_seconds: tuple[float, float] = (0.05, 1.0)
     commit_seconds: tuple[float, float] = (0.5, 5.0)
     busy: tuple[float, float] = (0.2, 1.0)
-    """The peak over what a consumer for each partition processes; uniform."""
+    """Peak load over the throughput of one consumer for each partition; uniform."""
     low: tuple[float, float] = (0.03, 0.5)
     """The lowest load over the peak."""
     interval_seconds: float = 15.0

@@ -35,7 +35,7 @@ MOST_PARTITIONS = (12, 12, 24, 48)
 
 @dataclass(frozen=True)
 class Options:
-    """How it is trained; the networks have the sizes of `agent`."""
+    """Options of the training; the networks have the sizes of `agent`."""
 
     seed: int = 1
     steps: int = 200_000
@@ -43,7 +43,7 @@ class Options:
     groups: int = 128
     """Groups that are played side by side."""
     courses: int = 16
-    """How often so many are drawn; then the first ones are played again."""
+    """Draws of so many groups; then the first ones are played again."""
     looked_at: int = 128
     """Groups of other draws that checkpoints are chosen by."""
     look_every: int = 5
@@ -72,7 +72,7 @@ def config_of(options: Options) -> TrainingConfig:
 
 
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
-    """Train, and write policy.onnx and manifest.json of what was best on groups that were not trained on.
+    """Train, and write policy.onnx and manifest.json of the best network on groups that were not trained on.
 
     Raises ConfigError where the folder holds a policy already.
     """
@@ -102,7 +102,7 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
 
 
 def install(folder: Path, models: Path | None = None) -> None:
-    """Copy what was trained into `folder` to the package's models, as the bundled `streams`."""
+    """Copy the network in `folder` to the package's models, as the bundled `streams`."""
     models = models or Path(str(files("rlscaler_core.models")))
     manifest = Manifest.load(folder / MANIFEST)
     content = (folder / POLICY).read_bytes()
@@ -161,7 +161,7 @@ def _write(folder: Path, model: GuardedPPO, looks: Looks, options: Options, conf
 
 
 def envelope() -> Envelope:
-    """Where a network for streams may act: what `RANGES` are."""
+    """Return the envelope of a network for streams: `RANGES`."""
     both = {"gpu", "cpu"}
     cold = (RANGES.cold_start[0], RANGES.cold_start[1])
     size = (1.0, float(RANGES.partitions[1]))

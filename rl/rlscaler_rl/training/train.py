@@ -113,7 +113,7 @@ def prepare(model: PPO, config: TrainingConfig) -> None:
 
 
 def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) -> NDArray[np.float32]:
-    """(steps * envs, width): what random actions get to see."""
+    """Return the observations (steps * envs, width) of random actions."""
     rng = np.random.default_rng(seed)
     env.reset()
     return np.concatenate([env.step(rng.integers(0, HEADS, (env.num_envs, len(HEADS))))[0] for _ in range(steps)])
@@ -126,7 +126,7 @@ def set_up(config: TrainingConfig) -> None:
 
 
 def learning_rate(agent: AgentConfig) -> Callable[[float], float]:
-    """Linear in what remains of the training, 1 to 0."""
+    """Return a learning rate that is linear in the rest of the training, 1 to 0."""
     first, last = agent.learning_rate, agent.final_learning_rate
     return lambda remaining: last + (first - last) * remaining
 
@@ -143,9 +143,10 @@ def train(
 ) -> Path:
     """Train into `folder`, where the best model so far is exported as soon as there is one; returns the folder.
 
-    `label` begins the lines of progress. `stop` is asked after every update; when it says so, and on Ctrl-C,
-    KeyboardInterrupt is raised once the folder holds a policy and, if `stop` asked, a checkpoint of this moment.
-    Raises ConfigError for what cannot be used or resumed, DivergedError when a loss or a weight is not finite.
+    `label` begins the lines of progress. `stop` is called after every update; when it returns True, and on Ctrl-C,
+    KeyboardInterrupt is raised once the folder holds a network and, after `stop`, a checkpoint of this moment.
+    Raises ConfigError for a configuration that cannot be used or resumed, DivergedError when a loss or a weight is not
+    finite.
     """
     begun = checkpoint.newest(folder, say) if resume else None
     if begun is not None:
@@ -221,7 +222,7 @@ def summary(folder: Path) -> str:
 def install(folder: Path, models: Path, episodes: int = FAMILIAR_EPISODES) -> None:
     """Copy policy.onnx and manifest.json of a run to the package's models, as the bundled `ppo`.
 
-    The manifest then says, too, what its observations were like in training (`familiar`, over so many `episodes`).
+    The manifest then has the distribution of its training observations, too (`familiar`, over so many `episodes`).
     Raises decision.exceptions.ModelError when the pair does not belong together.
     """
     manifest = Manifest.load(folder / "manifest.json")

@@ -1,4 +1,4 @@
-"""How good the policy is by now: stretches of an hour that no training draws and no report looks at."""
+"""Validation of a network in training: stretches of an hour that no training draws and no report looks at."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def scenarios(interval: float, duration: int, anyhow: bool) -> Scenarios:
 
 @lru_cache(maxsize=len(CONDITIONS))
 def known_services(interval: float, duration: int) -> Scenarios:
-    """The rows with the replicas that the load before needs. What their services' rule has learned takes seconds."""
+    """Return the rows with the replicas that the load before needs. Learning their services takes seconds."""
     seconds = int(HISTORY_HOURS * HOUR) + PAST_SECONDS + duration
     days = Scenarios.concat([_days(name, interval, seconds) for name in WORKLOADS])
     rng = np.random.default_rng(0)
