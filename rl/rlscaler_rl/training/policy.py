@@ -74,21 +74,17 @@ class ScalingPolicy(ActorCriticPolicy):
     one. The exported graph has no mask; the decision function masks by the policy's spec.
     """
 
-    def __init__(
-        self, *args: Any, actor_width: int, stack_width: int, actor_units: int, critic_units: int, **kwargs: Any
-    ) -> None:
-        """`stack_width` columns hold the stacked observations; an `actor_width` beyond lets the actor see more."""
-        self._sizes = actor_width, stack_width, actor_units, critic_units
+    def __init__(self, *args: Any, actor_width: int, actor_units: int, critic_units: int, **kwargs: Any) -> None:
+        """Take the columns of the stacked observations, which the actor reads, and the units of each layer."""
+        self._sizes = {"actor_width": actor_width, "actor_units": actor_units, "critic_units": critic_units}
         self._absent: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
-        names = ("actor_width", "stack_width", "actor_units", "critic_units")
-        return {**super()._get_constructor_parameters(), **dict(zip(names, self._sizes, strict=True))}
+        return {**super()._get_constructor_parameters(), **self._sizes}
 
     def _build_mlp_extractor(self) -> None:
-        actor_width, _, actor_units, critic_units = self._sizes
-        self.mlp_extractor = Networks(actor_width, self.features_dim, actor_units, critic_units)
+        self.mlp_extractor = Networks(width=self.features_dim, **self._sizes)
 
     def extract_features(self, obs: Any, features_extractor: Any = None) -> Any:
         self._note_absent(obs)
@@ -99,7 +95,7 @@ class ScalingPolicy(ActorCriticPolicy):
         return super().get_distribution(obs)
 
     def _note_absent(self, obs: torch.Tensor) -> None:
-        newest = self._sizes[1] - len(OBSERVATIONS)
+        newest = self._sizes["actor_width"] - len(OBSERVATIONS)
         self._absent = obs[:, newest + _REPLICAS[0] : newest + _REPLICAS[1] + 1] == 0
 
     def _get_action_dist_from_latent(self, latent_pi: torch.Tensor) -> Distribution:

@@ -67,15 +67,9 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
     )
 
 
-def make_model(
-    config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None, *, foresight: int = 0, device: str = "cpu"
-) -> GuardedPPO:
-    """An untrained model; TensorBoard files go to `folder`/tensorboard.
-
-    With `foresight` the actor reads so many of the critic's columns too, the coming rates first
-    (`simulation.privileged`): a test of optimiser and information, of no use to anybody else.
-    """
-    agent, stack_width = config.agent, len(OBSERVATIONS) * config.environment.stack_size
+def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None, *, device: str = "cpu") -> GuardedPPO:
+    """Return an untrained model; TensorBoard files go to `folder`/tensorboard."""
+    agent = config.agent
     model = GuardedPPO(
         ScalingPolicy,
         env,
@@ -89,8 +83,7 @@ def make_model(
         ent_coef=agent.entropy,
         max_grad_norm=agent.max_grad_norm,
         policy_kwargs={
-            "actor_width": stack_width + foresight,
-            "stack_width": stack_width,
+            "actor_width": len(OBSERVATIONS) * config.environment.stack_size,
             "actor_units": agent.hidden_size,
             "critic_units": agent.critic_hidden_size,
         },
