@@ -54,6 +54,7 @@ def train(
     settings = _settings(start, simulated, AGENT | agent | {k: v for k, v in given.items() if v is not None})
     folder = out or new_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    # A rollout takes minutes of real time, so one thread is enough for the updates between them.
     torch.set_num_threads(settings.agent.torch_threads)
     with ground(live, folder, settings.agent.seed, say) as place:
         env = make_env(place, start.manifest)

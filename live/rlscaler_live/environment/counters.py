@@ -48,6 +48,7 @@ def counters_query(subject: Subject, seconds: float, labels: Labels = DEFAULT_LA
         (kind, " or ".join(labels.once(f"{counter}{{{selector}}}") for selector in selectors))
         for kind, counter in ((RECEIVED, NEEDED[RECEIVED]), (ENDED, ENDED_COUNTER), (ANSWERED, NEEDED[ANSWERED]))
     ]
+    # The subqueries below look once a second, so a shorter window might hold no look at all.
     window = f"{max(1000, round(1000 * seconds))}ms"
     here = f'label_replace(vector(1), "namespace", "{subject.namespace}", "", "")'
     for deployment in filter(None, subject.deployments):
@@ -117,6 +118,7 @@ class Totals:
 
 
 def _at(part: Totals, bounds: Float) -> Float:
+    # Cumulative counts are known at a histogram's own bounds only; at another one the next higher bound's count holds.
     return part.counts[np.clip(np.searchsorted(part.bounds, bounds), 0, len(part.bounds) - 1)]
 
 
@@ -157,6 +159,7 @@ class CounterReader:
             key = frozenset(labels.items())
             before = self._last.get(key, 0.0)
             self._last[key] = value
+            # A container that restarted counts from 0 again: its whole value is growth, as in Prometheus' `increase`.
             growth = value - before if value >= before else value
             if kind == ANSWERED:
                 buckets[float(labels.get("le", "nan"))] += growth
@@ -164,6 +167,7 @@ class CounterReader:
                 counters[kind] += growth
         bounds = np.array(sorted(buckets))
         counts = np.array([buckets[bound] for bound in bounds.tolist()])
+        # Without a counter of ended requests only those with a duration are known to have ended.
         ended = counters[ENDED] if ENDED in seen else (float(counts[-1]) if len(counts) else 0.0)
         return Totals(seconds, counters[RECEIVED], ended, billed, bounds, counts)
 
@@ -193,12 +197,14 @@ def figures(total: Totals, counts: Counts, config: EnvironmentConfig, cost_per_h
 
     Late, dropped and queued requests are told apart. NaN where nothing was received.
     """
+    # Requests that are still queued at the end count as late: leaving them unanswered must not pay.
     in_time = total.within(config.slo_ms / 1000)
     late, dropped = max(0.0, total.timed - in_time), total.dropped
     queued = max(0.0, total.received - total.ended)
     seconds, received = max(total.seconds, 1e-9), max(total.received, 1.0)
     percentiles = {f"p{q}_ms": total.percentile_ms(q / 100, config.client_timeout_ms) for q in (50, 95, 99)}
     return {
+        # In replicas of the GPU pool, as in the simulator: a CPU replica counts by its share of that price.
         "cost": float((total.billed[0] + total.billed[1] * cost_per_hour[1] / cost_per_hour[0]) / seconds),
         "late_percent": 100 * (late + dropped + queued) / received if total.received else math.nan,
         "requests": total.received,

@@ -104,6 +104,7 @@ class Episode:
         await self._load.stop()
         await self._service.look()
         await self._service.require_alone()
+        # Pods start while the last load leaves the rate window; the other order would take both times.
         await self._first_replicas(start)
         await self._silence()
         self.counts, self.total, self.spent = Counts(), Totals(), Totals()
@@ -111,6 +112,7 @@ class Episode:
         self.timeline = []
         await self._service.begin_counting()
         started = await self._load.start(pattern, seed, self._config.episode_duration, folder)
+        # The load reports its first second in Unix time; ticks are timed by a clock that is never set back.
         self._began = time.monotonic() - (time.time() - started)
         self._service.restart_clock()
         self.state = starting_state(self._contract.stack_size, start, time.time())
@@ -122,6 +124,7 @@ class Episode:
         await self._load.stop()
         await asyncio.sleep(self._config.scrape_interval_seconds + POLL_SECONDS)
         last = await self._service.counted()
+        # Requests that end after the last interval belong to the episode; its seconds and replicas do not go on.
         self.total = self.total.plus(replace(last, seconds=0.0, billed=np.zeros(2)))
 
     def take_over(self, controller: Controller) -> None:
@@ -167,6 +170,7 @@ class Episode:
         staying = np.minimum(self.samples.ready_replicas, bounded)
         weights = traffic_weights(staying, params.requests_per_second, chosen, state.weights)
         base = self.samples.spec_replicas[0]
+        # The next split starts from these: a pool without ready pods keeps its last weights.
         state.weights, state.placement = weights, chosen
         await self._write(plain_decision(_pair(base), _pair(bounded[0]), int(chosen[0]), _pair(weights[0])))
 
@@ -175,6 +179,7 @@ class Episode:
     ) -> Float32:
         """Let an interval pass with its sensing ticks, from just after an action; the next observation (10 k,)."""
         due = self._intervals * self._config.action_interval
+        # The tick at the begin of the interval was the observation that the action was chosen by.
         for second in range(due + SENSE_SECONDS, due + self._config.action_interval, SENSE_SECONDS):
             if self.elapsed > second + SENSE_SECONDS:
                 continue  # a slow answer has eaten this tick
@@ -281,6 +286,7 @@ class Episode:
         """Wait until the load that we have ended has left the rate window; other traffic may go on."""
         if isinstance(self._load, OwnTraffic):
             return
+        # A rate over a window is 0 one window after the last request at the latest; twice that bounds the wait.
         deadline = time.monotonic() + 2 * self._config.settings().window_seconds
         while time.monotonic() < deadline:
             samples = await self._service.sense()

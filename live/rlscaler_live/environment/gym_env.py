@@ -174,6 +174,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     def _outcome(self, stacked: Float32, changed: float) -> Step:
         episode = self._begun()
         total = episode.total
+        # The mean of the users' own traffic is not known beforehand: the mean until now takes its place.
         rate = self._mean_rate or total.received / max(total.seconds, 1e-9)
         reward = self._reward(_spent(episode.spent, self.config), self._facts(max(rate, 1e-3)), changed)
         truncated = episode.intervals * self.config.action_interval >= self.config.episode_duration

@@ -114,6 +114,7 @@ class LocustWeb:
 
     async def start(self, pattern: str, seed: int, seconds: int, folder: Path | None) -> float:
         rate = offered_rate(self._config, pattern, seed, seconds)
+        # Locust has no swarm of 0 users: the lowest load is one user.
         users = [max(1, round(value)) for value in rate]
         answer = await asyncio.to_thread(self._swarm, users[0])
         self._running, began = True, time.monotonic()
@@ -153,6 +154,7 @@ class LocustWeb:
     def _ask(self, method: str, path: str, form: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
             with requests.Session() as session:
+                # A proxy of the environment must not come between two processes of one cluster.
                 session.trust_env = False
                 answer = session.request(method, self._url + path, data=form, timeout=WEB_TIMEOUT_SECONDS)
                 answer.raise_for_status()

@@ -90,6 +90,7 @@ class LiveService:
         policy.ownership.originals = self._actuator.picture(policy)
         policy.outbox.wrote_originals(policy.ownership.originals.to_dict())  # there is no object to record them on
         self._holding = asyncio.create_task(self._lease.run(), name="lease")
+        # The Lease of an environment that was killed is free after `lease_seconds`; 5 s more for the requests.
         deadline = time.monotonic() + self._settings.lease_seconds + 5
         while not self._lease.held:
             if time.monotonic() > deadline:
@@ -173,6 +174,7 @@ class LiveService:
 
     async def apply(self, decision: Decision) -> Applied:
         """Write traffic weights and replicas as the operator does; after a failed write the next tick decides anew."""
+        # Without a route nothing can write weights: they count as written, as the state has to follow them.
         if self.config.http_route is None:
             weights = decision.weights[0]
             self._policy.observed.wrote_weights(format_weights((int(weights[0]), int(weights[1]))))
@@ -187,6 +189,7 @@ class LiveService:
 
     async def begin_counting(self) -> None:
         """Count from now on; a service that has just come is waited for until it must have been scraped."""
+        # Prometheus finds new pods within DISCOVERY_SECONDS, and scrapes them within an interval after that.
         deadline = time.monotonic() + DISCOVERY_SECONDS + 2 * self.config.scrape_interval_seconds
         while True:
             counters = await self._counters(1.0)

@@ -88,6 +88,7 @@ def save(folder: Path, episodes_per_env: int, model: PPO, config: TrainingConfig
         "progress": progress,
     }
     content = io.BytesIO()
+    # Weights hardly compress, and learning waits for the file: the quickest level.
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("state.json", json.dumps(state))
         archive.writestr("policy.pth", _torch_bytes(model.policy.state_dict()))
@@ -179,6 +180,7 @@ def put(checkpoint: Checkpoint, model: PPO) -> None:
     model.num_timesteps, model._n_updates = state["steps"], state["updates"]
     model._last_obs, model._last_episode_starts = arrays["last_observation"], arrays["last_starts"]
     torch.set_rng_state(torch.from_numpy(arrays["torch_generator"].copy()))
+    # stable-baselines3 shuffles minibatches by NumPy's global generator.
     key = {"key": arrays["numpy_generator"], "pos": state["numpy_position"]}
     np.random.set_state({"bit_generator": "MT19937", "state": key, "has_gauss": 0, "gauss": 0.0})
 
@@ -214,6 +216,8 @@ def restore(env: SimulatorVecEnv, arrays: Arrays, generators: list[dict[str, Any
     own = [source.rng for source in env.own_sources]
     for generator, state in zip(own if env.stagger is None else [*own, env.stagger], generators, strict=True):
         generator.bit_generator.state = state
+    # Order: the generators are as before the newest draw, so that refilling draws the same stock again; only then the
+    # running episodes take the places of those that the refill began.
     for shelf in range(len(env.buffer.taken)):
         env.buffer.refill(shelf)
     env.buffer.taken[:] = arrays["stock.taken"]

@@ -69,6 +69,7 @@ def time_update(make: Callable[[str], PPO], device: str, callback: BaseCallback 
         warnings.filterwarnings("ignore", message="You are trying to run .* on the GPU")
         model = make(device)
     steps = model.n_steps * model.n_envs
+    # The first rollout compiles the simulator and fills caches.
     model.learn(steps, callback=callback)
     begun = time.perf_counter()
     model.learn(steps, callback=callback, reset_num_timesteps=False)

@@ -68,6 +68,7 @@ def actor_layers(state: Mapping[str, torch.Tensor]) -> list[tuple[Float32, Float
     ]
     weight, bias = pairs[0]
     shift, scale = (state[f"mlp_extractor.{name}"].double().cpu().numpy()[: len(weight)] for name in ("shift", "scale"))
+    # (x - shift) * scale @ W + b = x @ (scale * W) + (b - shift @ (scale * W)): the graph takes raw observations.
     weight = weight * scale[:, None]
     pairs[0] = weight, bias - shift @ weight
     return [(w.astype(np.float32), b.astype(np.float32)) for w, b in pairs]

@@ -119,6 +119,7 @@ def _meters(spent: Mapping[str, Any]) -> objectives.Counters:
 def _norms(facts: Mapping[str, Any]) -> objectives.Norms:
     gpu, cpu = facts["cost_per_hour"]
     price_ratio = cpu / gpu
+    # The whole service in prices of a GPU replica, as the simulator's norms have it.
     full = facts["max_replicas"][0] + facts["max_replicas"][1] * price_ratio
     return objectives.Norms(
         price_ratio=np.array([price_ratio]),

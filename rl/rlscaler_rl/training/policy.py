@@ -21,6 +21,7 @@ from rlscaler_rl.training.errors import DivergedError
 from rlscaler_rl.training.export import SURE
 
 _REPLICAS = (OBSERVATIONS.index("gpu_replicas"), OBSERVATIONS.index("cpu_replicas"))
+# Not -inf: the entropy multiplies logits by probabilities, and 0 * -inf is NaN.
 _NEVER = -1e8
 
 SMALLEST_DEVIATION = 0.02
@@ -127,6 +128,7 @@ class GuardedPPO(PPO):
 
     def train(self) -> None:
         """One update. Raises DivergedError."""
+        # Before the update: one NaN in the rollout would reach every weight.
         self._check("the rollout's ", {name: getattr(self.rollout_buffer, name) for name in BATCH})
         super().train()
         self._check(

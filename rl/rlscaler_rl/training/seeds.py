@@ -131,6 +131,7 @@ def _keeper(ray: Any, begun: dict[str, dict[str, bytes]]) -> Any:
 
 
 def _seeded(config: TrainingConfig, seed: int) -> str:
+    # Seeds share the cores, and the result of a seed must not depend on how many run beside it.
     agent = config.agent.model_copy(update={"seed": seed, "torch_threads": 1})
     return config.model_copy(update={"agent": agent}).model_dump_json()
 

@@ -62,7 +62,9 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         loads=StretchLoads(trained_recordings(), environment.trace_share),
         hours=environment.past_hours(),
         asymmetric=environment.asymmetric,
+        # The rule alone plays every episode too, and its reward is subtracted: the load's share of the variance goes.
         paired=environment.residual,
+        # Episodes begin at different times, so that every rollout has all parts of an episode.
         stagger=True,
     )
 
@@ -75,6 +77,7 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
         env,
         learning_rate=learning_rate(agent),
         n_steps=agent.buffer_size,
+        # A minibatch cannot be larger than the rollout that it is drawn from.
         batch_size=min(agent.batch_size, agent.buffer_size * env.num_envs),
         n_epochs=agent.ppo_epochs,
         gamma=agent.gamma,
@@ -100,6 +103,7 @@ def prepare(model: PPO, config: TrainingConfig) -> None:
 
     In the residual mode the actor begins with the rule's own replicas.
     """
+    # Random actions reach more states than any trained actor, so hardly a column is constant.
     model.policy.mlp_extractor.calibrate(random_observations(model.get_env(), config.agent.seed))
     if config.environment.residual:
         begin_with_no_change(model.policy)
@@ -115,6 +119,7 @@ def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) 
 def set_up(config: TrainingConfig) -> None:
     """Set torch up for the whole process: its threads, and no checks of every distribution."""
     torch.set_num_threads(config.agent.torch_threads)
+    # The checks cost time at every step and find nothing: `GuardedPPO` looks for numbers that are not finite.
     torch.distributions.Distribution.set_default_validate_args(False)
 
 

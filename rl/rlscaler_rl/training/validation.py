@@ -64,6 +64,7 @@ def known_services(interval: float, duration: int) -> Scenarios:
 
 
 def _days(name: str, interval: float, seconds: int) -> Scenarios:
+    # Every load has a stream of its own: adding a workload must not change the others.
     rng = np.random.default_rng([zlib.crc32(name.encode()), 11])
     return randomised(EPISODES, rng, interval, seconds, RANGES_OF.get(name, NOMINAL), _loads(name))
 
@@ -97,6 +98,7 @@ def validate(actor: Any) -> dict[str, Any]:
 
 def by_workload(figures: Result, played: Scenarios) -> dict[str, dict[str, float]]:
     """Means of J, cost and late share over the rows of each workload in `played`."""
+    # `size` is the nominal service's price at full size over this one's: a service of 64 replicas counts like any.
     cost = figures.cost * objectives.norms(played).size
     columns = {"j": cost + LATE_WEIGHT * figures.late_percent, "cost": cost, "late_percent": figures.late_percent}
     return {
