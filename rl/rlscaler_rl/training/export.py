@@ -93,9 +93,6 @@ def set_actor_layers(policy: nn.Module, layers: Sequence[tuple[Float32, Float32]
 _HIDDEN = "mlp_extractor.policy_net"
 
 
-SURE = 2.5
-"""Logit of "no change" in an untrained actor that is added to a rule: 75 % in a head of five, 86 % in one of three."""
-
 PRICES = LearnedPrices(
     **{name: float(np.asarray(getattr(DEFAULT_SETTINGS, name))) for name in LearnedPrices.model_fields}
 )

@@ -27,7 +27,7 @@ from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.types import OBSERVATIONS, Float32
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.training.export import PRICES, SURE, NumpyActor, actor_layers, set_actor_layers
+from rlscaler_rl.training.export import PRICES, NumpyActor, actor_layers, set_actor_layers
 
 BUNDLED = "ppo"
 WEIGHTS = "policy.pth"
