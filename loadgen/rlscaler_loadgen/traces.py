@@ -25,14 +25,14 @@ __all__ = ["GZIP", "HEADER", "Fill", "Float", "Trace", "read_trace", "write_trac
 
 Fill = Literal["hold", "zero"]
 CUT = "there (`rlscaler trace import FILE OUT.csv --fill hold` fills)"
-"""How a remedy for missing samples ends."""
+"""End of a remedy for missing samples."""
 
 SMOOTH_FROM_SECONDS = 10.0
 """Bins at least this wide are joined by straight lines between their middles: a rate that stands still for a minute
 and then jumps is an artefact of counting by minutes."""
 
 WIDTH_TOLERANCE = 0.1
-"""How far, as a part of a bin, a time may be off the regular grid: scrapes come a little late, and times are often
+"""Largest distance of a time from the regular grid, as a part of a bin: scrapes come a little late, and times are often
 written with few digits."""
 
 
@@ -90,15 +90,15 @@ class Trace:
 def read_trace(path: str | Path, series: str | None = None, fill: Fill | None = None) -> Trace:
     """Read and check a recorded load in any form that `load_file` understands.
 
-    :param series: which series of a file that holds several.
-    :param fill: what stands in for missing samples: the rate before, or none; without it they are refused.
+    :param series: name of one series of a file that holds several.
+    :param fill: value for missing samples, the rate before or none; without it they are refused.
     :raises TraceError: naming the file, the line and the remedy.
     """
     return _checked(read_samples(Path(path), series), fill)
 
 
 def write_trace(path: str | Path, trace: Trace, digits: int = 6) -> None:
-    """Write what `read_trace` reads; gzip where the name ends with .gz. Equal traces give equal bytes."""
+    """Write a trace as `read_trace` reads it; gzip where the name ends with .gz. Equal traces give equal bytes."""
     path = Path(path)
     head = "".join(f"# {comment}\n" for comment in trace.comments)
     begin, width = trace.begin or 0.0, trace.width_s

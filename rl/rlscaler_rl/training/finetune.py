@@ -30,13 +30,13 @@ Judge = Callable[[NumpyActor, LevelName], float]
 
 @dataclass(frozen=True, slots=True)
 class FineTuning:
-    """How a policy is fine-tuned; the defaults keep a run within five minutes on two cores."""
+    """Settings of fine-tuning; the defaults keep a run within five minutes on two cores."""
 
     steps: int = 2_000_000
     """Environment steps (action intervals)."""
 
     seconds: float = 150.0
-    """Wall-clock seconds after which training ends with what it has, however many steps that were."""
+    """Wall-clock seconds after which training ends, however many steps were made."""
 
     seed: int = 1
     envs: int = 512
@@ -63,7 +63,7 @@ class FineTuning:
 
     @classmethod
     def of(cls, **given: Any) -> Self:
-        """The defaults, except for what is given and not None."""
+        """Return the defaults with the given values, except None."""
         return cls(**{name: value for name, value in given.items() if value is not None})
 
     def config(self, stack_size: int, residual: bool, hidden_size: int, interval: int, episode: int) -> TrainingConfig:
@@ -107,7 +107,7 @@ class Start(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Episodes:
-    """What is trained on: every source serves a part of the environments, simulated in a thread of its own."""
+    """Episodes of a training: every source serves a part of the environments, simulated in a thread of its own."""
 
     sources: Sequence[ScenarioSource]
     interval_seconds: int
@@ -128,7 +128,7 @@ class Candidate:
 
 @dataclass(slots=True)
 class FineTuned:
-    """What came of it; `best.steps` is 0 where training found nothing better than its start."""
+    """Result of fine-tuning; `best.steps` is 0 where no checkpoint was better than the start."""
 
     best: Candidate
     candidates: list[Candidate] = field(default_factory=list)
@@ -185,14 +185,14 @@ def fine_tune(
     ]
     model.learn(settings.steps, callback=callbacks)
     env.close()
-    finalists = sorted(chooser.found, key=lambda one: one.fluid)[: settings.finalists]
-    if chooser.found[0] not in finalists:
-        finalists.append(chooser.found[0])
-    for one in finalists:
-        one.request = judge(one.actor, level)
+    finalists = sorted(chooser.candidates, key=lambda candidate: candidate.fluid)[: settings.finalists]
+    if chooser.candidates[0] not in finalists:
+        finalists.append(chooser.candidates[0])
+    for candidate in finalists:
+        candidate.request = judge(candidate.actor, level)
     return FineTuned(
         best=_best(finalists),
-        candidates=chooser.found,
+        candidates=chooser.candidates,
         steps=model.num_timesteps,
         seconds=chooser.seconds,
         cut_short=chooser.cut_short,
@@ -200,7 +200,7 @@ def fine_tune(
 
 
 def _best(finalists: Sequence[Candidate]) -> Candidate:
-    return min(finalists, key=lambda one: (one.request, one.steps))
+    return min(finalists, key=lambda candidate: (candidate.request, candidate.steps))
 
 
 class Chooser(BaseCallback):
@@ -210,7 +210,7 @@ class Chooser(BaseCallback):
         super().__init__()
         self.manifest, self.judge = manifest, judge
         self.settings, self.progress = settings, progress
-        self.found: list[Candidate] = []
+        self.candidates: list[Candidate] = []
         self.seconds, self.cut_short = 0.0, False
 
     def _on_training_start(self) -> None:
@@ -219,7 +219,7 @@ class Chooser(BaseCallback):
         self._try()
 
     def _on_rollout_start(self) -> None:
-        if self.num_timesteps >= len(self.found) * self.every:
+        if self.num_timesteps >= len(self.candidates) * self.every:
             self._try()
 
     def _on_step(self) -> bool:
@@ -233,6 +233,6 @@ class Chooser(BaseCallback):
     def _try(self) -> None:
         actor = NumpyActor.of(self.model.policy, self.manifest)
         j = self.judge(actor, "fluid")
-        self.found.append(Candidate(self.num_timesteps, to_onnx(actor.layers), actor, j))
+        self.candidates.append(Candidate(self.num_timesteps, to_onnx(actor.layers), actor, j))
         share = 100 * self.num_timesteps / self.settings.steps
         self.progress(f"{min(share, 100):3.0f} % of the training: J {j:.3f} on the tune part")

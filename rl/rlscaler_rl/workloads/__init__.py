@@ -1,4 +1,4 @@
-"""Workloads: what episodes are made of, in parts for training, tuning and testing."""
+"""Workloads: the loads of episodes, in parts for training, tuning and testing."""
 
 from typing import TYPE_CHECKING, Any
 

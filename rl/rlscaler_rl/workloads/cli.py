@@ -43,14 +43,14 @@ def trace() -> None:
 @_FOLDER_OF_TRACES
 @output_option
 def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
-    """What is known about the recorded workloads, or about FILES of your own."""
+    """List the recorded workloads, or FILES of your own, with length, rates, parts and digest."""
     from rlscaler_rl.workloads import facts
 
-    found = [facts.own(_read(path), _stem(path)) for path in files] if files else facts.named(traces)
+    listed = [facts.own(_read(path), _stem(path)) for path in files] if files else facts.named(traces)
     if output == "json":
-        click.echo(json.dumps([asdict(one) for one in found], indent=1))
+        click.echo(json.dumps([asdict(facts_of_load) for facts_of_load in listed], indent=1))
     else:
-        _print(found)
+        _print(listed)
 
 
 @trace.command(name="import")
@@ -81,12 +81,12 @@ def import_(
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None:
         _refuse_to_overwrite(out, force)
-    found = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
+    loaded = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
     if out is not None:
-        _write(out, found)
+        _write(out, loaded)
     from rlscaler_rl.workloads.facts import own
 
-    _print([own(found, _stem(out or paths[0]))])
+    _print([own(loaded, _stem(out or paths[0]))])
 
 
 _OF_PROMETHEUS = {
@@ -99,7 +99,7 @@ _OF_PROMETHEUS = {
 
 
 def refuse_of_prometheus() -> None:
-    """Raise UsageError for options that say what to ask Prometheus for, where no Prometheus is named."""
+    """Raise UsageError for options of a Prometheus query where no Prometheus is named."""
     source, default = click.get_current_context().get_parameter_source, click.core.ParameterSource.DEFAULT
     if given := [flag for name, flag in _OF_PROMETHEUS.items() if source(name) is not default]:
         raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
@@ -182,13 +182,13 @@ def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: boo
     about = (load.what, f"Source: {load.source}", f"Licence: {load.licence}")
     trace, filled = read_original(originals, load.recipe, about)
     _refuse_to_overwrite(out, force)
-    _write(made := out.with_name(f"other-{out.name}"), trace)
-    if (digest := read_trace(made).digest()) != load.digest:
+    _write(written := out.with_name(f"other-{out.name}"), trace)
+    if (digest := read_trace(written).digest()) != load.digest:
         raise WorkloadError(
             f"{name}: {len(trace.rate)} bins with digest {digest[:12]}, not the {load.bins} bins with "
-            f"{load.digest[:12]} of the index; are these the files of {load.source}? What was made is in {made}"
+            f"{load.digest[:12]} of the index; are these the files of {load.source}? What was made is in {written}"
         )
-    made.replace(out)
+    written.replace(out)
     click.echo(f"{out}: {len(trace.rate)} bins of {trace.width_s:g} s, {filled} filled, the series of the index")
 
 
@@ -229,8 +229,8 @@ def count(
     try:
         recipe = Recipe(columns=tuple(columns.split(",")) if columns else (), **options)
     except ValidationError as error:
-        said = "; ".join(f"{_flag(str(one['loc'][0]))}: {one['msg']}" for one in error.errors())
-        raise click.UsageError(said) from error
+        problems = "; ".join(f"{_flag(str(problem['loc'][0]))}: {problem['msg']}" for problem in error.errors())
+        raise click.UsageError(problems) from error
     comments = (f"Source: {source}",) if source else ()
     trace, filled = read_original(originals, recipe, comments)
     _write(out, trace)
@@ -239,7 +239,7 @@ def count(
 
 def _flag(name: str) -> str:
     """The option that sets a field of the recipe."""
-    return next(one.opts[0] for one in count.params if one.name == name)
+    return next(option.opts[0] for option in count.params if option.name == name)
 
 
 def _ask(
@@ -250,9 +250,9 @@ def _ask(
     if not query:
         raise click.UsageError("--query: is needed, such as 'sum(rate(http_requests_total[1m]))'")
     now = datetime.now(UTC)
-    asked = TimeRange.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
+    span = TimeRange.between(parse_time(begin, now), parse_time(end, now), parse_duration(step))
     token = read_token(bearer_token_file) if bearer_token_file else None
-    return read_history(url, query, asked, token=token, fill=fill)
+    return read_history(url, query, span, token=token, fill=fill)
 
 
 def _read(path: Path, series: str | None = None, fill: Any = None) -> Trace:
@@ -269,24 +269,24 @@ def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".csv")
 
 
-def _print(found: list[TraceFacts]) -> None:
+def _print(listed: list[TraceFacts]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
     for column in ("name", "bins", "length", "p50", "p99", "peak", "dispersion", "train/tune/test", "blocks", "digest"):
         table.add_column(column, justify="left" if column in ("name", "digest") else "right", overflow="fold")
-    for one in found:
-        rates = (f"{value:.4g}" for value in (one.p50, one.p99, one.peak, one.dispersion))
-        parts = "/".join(_length(seconds) if seconds else "-" for seconds in one.parts.values())
-        blocks = "/".join(str(count) if one.parts[part] else "-" for part, count in one.blocks.items())
-        size = f"{one.bins} x {one.width_s:g} s"
-        table.add_row(one.name, size, _length(one.length_s), *rates, parts, blocks, one.digest[:12])
+    for facts in listed:
+        rates = (f"{value:.4g}" for value in (facts.p50, facts.p99, facts.peak, facts.dispersion))
+        parts = "/".join(_length(seconds) if seconds else "-" for seconds in facts.parts.values())
+        blocks = "/".join(str(count) if facts.parts[part] else "-" for part, count in facts.blocks.items())
+        size = f"{facts.bins} x {facts.width_s:g} s"
+        table.add_row(facts.name, size, _length(facts.length_s), *rates, parts, blocks, facts.digest[:12])
     console = Console(width=max(Console().width, 130), highlight=False)
     console.print(table)
     console.print()
-    for one in found:
-        console.print(f"{one.name}: {one.what}; {one.source}; {one.licence}", markup=False, soft_wrap=True)
+    for facts in listed:
+        console.print(f"{facts.name}: {facts.what}; {facts.source}; {facts.licence}", markup=False, soft_wrap=True)
     console.print(
         "p50, p99, peak: requests/s as recorded. dispersion: variance over mean of the requests in 10 s. "
         "blocks: of 10 minutes. digest: SHA-256 of the whole series.",
@@ -318,12 +318,12 @@ def _draw(out: Path, traces: Path | None, seed: int) -> None:
     names = (*PATTERNS, *TRACES)
     figure, grid = plt.subplots(3, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained")
     for axis, name in zip(grid.flat, names, strict=True):
-        made = episodes(name, Part.TEST, runs=1, episodes=1, seed=seed, traces=traces)
-        seconds = np.arange(made.rate.shape[1]) / 60
+        drawn = episodes(name, Part.TEST, runs=1, episodes=1, seed=seed, traces=traces)
+        seconds = np.arange(drawn.rate.shape[1]) / 60
         window = np.ones(_SMOOTHED_SECONDS)
         counted = np.convolve(np.ones(len(seconds)), window, mode="same")
-        smooth = np.convolve(made.rate[0], window, mode="same") / counted
-        axis.plot(seconds, made.arrivals[0], color="0.75", linewidth=0.5, label="arrivals in each second")
+        smooth = np.convolve(drawn.rate[0], window, mode="same") / counted
+        axis.plot(seconds, drawn.arrivals[0], color="0.75", linewidth=0.5, label="arrivals in each second")
         axis.plot(seconds, smooth, color="C0", linewidth=1.5, label=f"rate, mean of {_SMOOTHED_SECONDS} s")
         axis.axhline(100, color="C3", linewidth=0.8, linestyle=":", label="planned peak")
         axis.set_title(name, fontsize=10)

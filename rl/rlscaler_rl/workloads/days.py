@@ -61,11 +61,11 @@ class DayLoad(_Strict):
 
     what: str
     kind: str
-    """What sends the requests: llm, web, database, ..."""
+    """Kind of the sender of the requests: llm, web, database, ..."""
     group: str
     """Loads of one origin. A transfer split holds out whole groups."""
     fold: int
-    """Which part of the transfer split tests this group; the same for all loads of it."""
+    """Part of a split over groups that tests this group; the same for all loads of it."""
     file: str
     ships: bool
     """Whether the file is in `data/days`."""
@@ -76,7 +76,7 @@ class DayLoad(_Strict):
     bins: int
     width_s: float
     filled: int = 0
-    """How many of the bins were missing and lie on a straight line between those around."""
+    """Number of bins that were missing and lie on a straight line between their neighbours."""
     begin: str | None = None
     """When the first bin begins, ISO 8601 in the clock of `zone`; None where the source does not say."""
     zone: str | None = None
@@ -85,7 +85,7 @@ class DayLoad(_Strict):
     seconds: Seconds
     note: str = ""
     recipe: Recipe | None = None
-    """How the original becomes the file; None where it ships only as it is."""
+    """Recipe that makes the file of the original; None where it ships only as it is."""
     digest: str
 
     @property

@@ -22,8 +22,8 @@ INITIAL_UTILIZATION = 0.8
 LOW_RPS, HIGH_RPS = 10.0, 100.0
 """Lowest and highest rate of the patterns in requests/s.
 
-The 99th percentile of a recording becomes the higher one, which is 100/240 of what all replicas of the nominal service
-carry."""
+The 99th percentile of a recording becomes the higher one, which is 100/240 of the nominal service's capacity.
+"""
 
 _SEEDS = 2**32
 _OFFSET = {Part.TEST: 0, Part.TUNE: _SEEDS, Part.TRAIN: 2 * _SEEDS}
@@ -57,13 +57,13 @@ def episodes(
     if isinstance(name, Recording) or name in TRACES:
         source = name if isinstance(name, Recording) else recorded_part(name, part, traces, fold)
         first = seed * episodes
-        made = _blocks(source, part, seeds, first, duration_seconds, high, interval_seconds, service)
+        scenarios = _blocks(source, part, seeds, first, duration_seconds, high, interval_seconds, service)
     elif name not in NAMES:
         raise WorkloadError(f"workload {name}: choose from {', '.join(NAMES)}")
     else:
-        made = synthetic.make(name, seeds, episodes, duration_seconds, interval_seconds, low, high, service)
-    made.initial[:] = cheapest_mix(made.params(), made.past_rate / INITIAL_UTILIZATION)
-    return made
+        scenarios = synthetic.make(name, seeds, episodes, duration_seconds, interval_seconds, low, high, service)
+    scenarios.initial[:] = cheapest_mix(scenarios.params(), scenarios.past_rate / INITIAL_UTILIZATION)
+    return scenarios
 
 
 def row_seeds(part: Part, runs: int, episodes: int, seed: int) -> NDArray[np.int64]:
@@ -82,9 +82,9 @@ def _blocks(
     interval: float,
     service: dict[str, Any],
 ) -> Scenarios:
-    found = source.blocks(part, duration)
-    order = np.random.default_rng([zlib.crc32(source.name.encode()), 5]).permutation(len(found))
-    chosen = [found[i] for i in order[(first + np.arange(len(seeds))) % len(found)]]
+    blocks = source.blocks(part, duration)
+    order = np.random.default_rng([zlib.crc32(source.name.encode()), 5]).permutation(len(blocks))
+    chosen = [blocks[i] for i in order[(first + np.arange(len(seeds))) % len(blocks)]]
     factor = high / source.reference
     rate = np.stack([block.rate for block in chosen]) * factor
     past = np.array([block.past for block in chosen]) * factor

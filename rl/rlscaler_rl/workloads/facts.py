@@ -1,4 +1,4 @@
-"""What there is to know about a recorded load before it is used."""
+"""Length, rates, parts and origin of a recorded load."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class TraceFacts:
 
 def named(traces: Path | None = None) -> list[TraceFacts]:
     """The facts of the recorded workloads: of the samples that ship, or of the full files in the folder `traces`."""
-    found = []
+    listed = []
     for name in TRACES:
         split = splits().traces[name]
-        one = recording(name, traces)
+        recorded = recording(name, traces)
         sampled = traces is None and WHOLE not in split.sample
-        seconds = sum(map(one.seconds, Part)) if sampled else split.bins * split.width_s
+        seconds = sum(map(recorded.seconds, Part)) if sampled else split.bins * split.width_s
         what = f"{split.what} (sample)" if sampled else split.what
         bins = round(seconds / split.width_s)
         about = {"source": split.source, "licence": split.licence, "digest": split.digest}
-        found.append(_facts(one, what, bins, split.width_s, about))
-    return found
+        listed.append(_facts(recorded, what, bins, split.width_s, about))
+    return listed
 
 
 def own(trace: Trace, name: str) -> TraceFacts:
@@ -71,11 +71,11 @@ def dispersion(counts: Float, bins: int = DISPERSION_SECONDS) -> float:
     return float(sums.var() / sums.mean()) if len(sums) and sums.any() else 0.0
 
 
-def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> TraceFacts:
-    rate = np.concatenate([piece for part in Part for piece in one.pieces[part]])
+def _facts(recorded: Recording, what: str, bins: int, width: float, about: dict[str, str]) -> TraceFacts:
+    rate = np.concatenate([piece for part in Part for piece in recorded.pieces[part]])
     p50, p99, peak = np.percentile(rate, (50, 99, 100))
     return TraceFacts(
-        name=one.name,
+        name=recorded.name,
         what=what,
         bins=bins,
         width_s=width,
@@ -84,8 +84,8 @@ def _facts(one: Recording, what: str, bins: int, width: float, about: dict[str, 
         p99=float(p99),
         peak=float(peak),
         dispersion=dispersion(rate),
-        reference=one.reference,
-        parts={part.value: one.seconds(part) for part in Part},
-        blocks={part.value: one.count(part, BLOCK_SECONDS) for part in Part},
+        reference=recorded.reference,
+        parts={part.value: recorded.seconds(part) for part in Part},
+        blocks={part.value: recorded.count(part, BLOCK_SECONDS) for part in Part},
         **about,
     )

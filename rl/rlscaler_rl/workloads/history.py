@@ -25,7 +25,7 @@ POINTS_PER_QUERY = 10_000
 
 TIMEOUT_SECONDS = 60
 FILLS = ("hold", "zero")
-"""What may stand in for samples that are missing: the rate before, or none."""
+"""Values for missing samples: the rate before, or none."""
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
@@ -33,7 +33,7 @@ _DURATION = re.compile(r"(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?
 
 @dataclass(frozen=True)
 class TimeRange:
-    """Which samples: from `begin` on, every `step` seconds, up to `end`; Unix seconds."""
+    """Samples from `begin` on, every `step` seconds, up to `end`; Unix seconds."""
 
     begin: int
     end: int
@@ -56,33 +56,32 @@ class TimeRange:
         return list(range(self.begin, self.end + 1, self.step))
 
 
-def read_history(url: str, query: str, asked: TimeRange, *, token: str | None = None, fill: str | None = None) -> Trace:
-    """The one series that `query` gives, in bins of `asked.step`.
+def read_history(url: str, query: str, span: TimeRange, *, token: str | None = None, fill: str | None = None) -> Trace:
+    """Return the one series of `query` in bins of `asked.step`, asked for in pieces that Prometheus answers.
 
-    Asks in pieces that Prometheus answers. Raises WorkloadError that names the query and the remedy where there is no
-    or more than one series, where samples are missing and nothing says what to put there (`FILLS`), or where
-    Prometheus cannot be asked.
+    :raises WorkloadError: naming query and remedy, for no or more than one series, for missing samples without a `fill`
+    (`FILLS`), and for a Prometheus that cannot be asked.
     """
     samples: dict[int, float] = {}
     client = _client(url, token)
     try:
-        for first in range(asked.begin, asked.end + 1, asked.step * POINTS_PER_QUERY):
-            last = min(first + asked.step * (POINTS_PER_QUERY - 1), asked.end)
-            samples |= _ask(client, url, query, TimeRange(first, last, asked.step))
+        for first in range(span.begin, span.end + 1, span.step * POINTS_PER_QUERY):
+            last = min(first + span.step * (POINTS_PER_QUERY - 1), span.end)
+            samples |= _ask(client, url, query, TimeRange(first, last, span.step))
     finally:
         client.close()
-    rate, filled = _complete(query, asked, samples, fill)
+    rate, filled = _complete(query, span, samples, fill)
     if (negative := np.flatnonzero(rate < 0)).size:
-        at = _text(asked.times()[negative[0]])
+        at = _text(span.times()[negative[0]])
         raise WorkloadError(f"query {query}: {rate[negative[0]]:g} at {at}; negative, ask for rate(...) of a counter")
     if not rate.any():
         raise WorkloadError(f"query {query}: 0 all the time; choose a time with traffic")
     comments = (
         f"Source: {_without_credentials(url)}, query {query}",
-        f"From {_text(asked.begin)} to {_text(asked.end)} every {asked.step} s"
+        f"From {_text(span.begin)} to {_text(span.end)} every {span.step} s"
         + (f"; {filled} missing samples filled ({fill})" if filled else ""),
     )
-    return Trace(rate, float(asked.step), comments, float(asked.begin))
+    return Trace(rate, float(span.step), comments, float(span.begin))
 
 
 def parse_time(text: str, now: datetime) -> datetime:
@@ -95,12 +94,12 @@ def parse_time(text: str, now: datetime) -> datetime:
     try:
         if re.fullmatch(r"\d+(\.\d+)?", text):
             return datetime.fromtimestamp(float(text), UTC)
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except (ValueError, OverflowError, OSError) as error:
         raise WorkloadError(
             f"time {text!r}: neither `now`, `now-7d`, Unix seconds nor ISO 8601 like 2026-01-31T12:00:00Z"
         ) from error
-    return found if found.tzinfo else found.replace(tzinfo=UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def parse_duration(text: str) -> int:
@@ -108,8 +107,8 @@ def parse_duration(text: str) -> int:
     text = text.strip()
     if text.isdigit() and int(text):
         return int(text)
-    found = _DURATION.fullmatch(text)
-    numbers = [int(number or 0) for number in found.groups()] if found else []
+    match = _DURATION.fullmatch(text)
+    numbers = [int(number or 0) for number in match.groups()] if match else []
     seconds = sum(number * _UNITS[unit] for number, unit in zip(numbers, "wdhms", strict=False))
     if not seconds:
         raise WorkloadError(f"duration {text!r}: write whole seconds or like 15s, 1m, 1h30m, 7d; at least 1 s")
@@ -150,8 +149,8 @@ def _ask(client: Any, url: str, query: str, part: TimeRange) -> dict[int, float]
     where = f"Prometheus {_without_credentials(url)}"
     try:
         series = client.custom_query_range(query, begin, end, str(part.step), timeout=TIMEOUT_SECONDS)
-        labels = [json.dumps(one["metric"], sort_keys=True) for one in series]
-        values = {round(float(moment)): float(value) for one in series for moment, value in one["values"]}
+        labels = [json.dumps(line["metric"], sort_keys=True) for line in series]
+        values = {round(float(moment)): float(value) for line in series for moment, value in line["values"]}
     except PrometheusApiClientException as error:
         raise WorkloadError(f"{where}: {_reason(str(error))}") from error
     except (JSONDecodeError, KeyError, TypeError) as error:
@@ -164,14 +163,14 @@ def _ask(client: Any, url: str, query: str, part: TimeRange) -> dict[int, float]
     return values
 
 
-def _complete(query: str, asked: TimeRange, samples: dict[int, float], fill: str | None) -> tuple[Float, int]:
+def _complete(query: str, span: TimeRange, samples: dict[int, float], fill: str | None) -> tuple[Float, int]:
     """(bins,) rates, and how many had to be filled."""
-    times = asked.times()
+    times = span.times()
     if len(times) < 2:
-        raise WorkloadError(f"--from {_text(asked.begin)} to {_text(asked.end)}: shorter than two steps")
+        raise WorkloadError(f"--from {_text(span.begin)} to {_text(span.end)}: shorter than two steps")
     if not samples:
         raise WorkloadError(
-            f"query {query}: no data from {_text(asked.begin)} to {_text(asked.end)}; check the query and the range"
+            f"query {query}: no data from {_text(span.begin)} to {_text(span.end)}; check the query and the range"
         )
     rate = np.array([samples.get(moment, np.nan) for moment in times])
     missing = ~np.isfinite(rate)
@@ -191,18 +190,18 @@ def _complete(query: str, asked: TimeRange, samples: dict[int, float], fill: str
 
 
 def _reason(text: str) -> str:
-    """What Prometheus said, from the client's `HTTP Status Code 400 (b'{...}')`."""
-    found = re.fullmatch(r"HTTP Status Code (\d+) \((b.*)\)", text, re.DOTALL)
-    if found is None:
+    """Reason in Prometheus's answer, out of the client's `HTTP Status Code 400 (b'{...}')`."""
+    match = re.fullmatch(r"HTTP Status Code (\d+) \((b.*)\)", text, re.DOTALL)
+    if match is None:
         return _short(text)
-    code, body = found.groups()
+    code, body = match.groups()
     if code in ("401", "403"):
         return f"HTTP {code}, not allowed; name a file with a token by --bearer-token-file"
     try:
-        said = json.loads(ast.literal_eval(body))["error"]
+        reason = json.loads(ast.literal_eval(body))["error"]
     except (ValueError, KeyError, TypeError):
-        said = "no reason given"
-    return f"HTTP {code}: {_short(said)}"
+        reason = "no reason given"
+    return f"HTTP {code}: {_short(reason)}"
 
 
 def _without_credentials(url: str) -> str:

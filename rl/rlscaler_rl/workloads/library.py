@@ -1,7 +1,7 @@
 """The five recorded workloads: samples that ship, or the full files in a folder of the user's.
 
-`data/splits.json` says how each trace was cut, once, with the digest of every series; a file whose content is another
-is refused, because then what was held back would not be.
+`data/splits.json` has the cuts of each trace, made once, with the digest of every series. A file with other content is
+refused, because its held-back part would be another.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class SampleFile(_Strict):
 
 
 class Split(_Strict):
-    """One trace: what it is, how it is cut, in seconds from its begin, and what of it ships."""
+    """One trace: its origin, its cuts in seconds from its begin, and the samples that ship."""
 
     file: str
     """Name of the full trace's file, in a folder of the user's."""
@@ -114,8 +114,7 @@ def blocks(
     traces: Path | None = None,
     fold: int | None = None,
 ) -> int | None:
-    """How many different stretches of a recorded workload there are, none overlapping another; None for the others,
-    of which there is no end."""
+    """Number of stretches of a recorded workload that do not overlap; None for drawn workloads, which have no end."""
     if isinstance(name, Recording):
         return name.count(Part(part), duration_seconds)
     return recorded_part(name, Part(part), traces, fold).count(Part(part), duration_seconds) if name in TRACES else None

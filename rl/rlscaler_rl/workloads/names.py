@@ -1,4 +1,4 @@
-"""What the workloads are called, the three parts of each, and the error of one that is asked for wrongly."""
+"""Names of the workloads, their three parts, and the error for a wrong one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 
 class WorkloadError(click.ClickException, ValueError):
-    """The message names the workload, the part or the file, and what to do. Exit code 2."""
+    """Error whose message names the workload, the part or the file, and the remedy. Exit code 2."""
 
     exit_code = 2
 

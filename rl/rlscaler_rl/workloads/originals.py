@@ -1,10 +1,10 @@
-"""From the files that loads are published in to traces: access logs, lists of requests, tables of counts.
+"""Traces out of published files: access logs, lists of requests, tables of counts.
 
-A `Recipe` says how one kind of file is read. The loads of the library have theirs in `data/days.json`, and
-`rlscaler trace count` makes one from its options, so that a load of one's own goes the same way.
+A `Recipe` describes one kind of file. The loads of the library have theirs in `data/days.json`, and `rlscaler trace
+count` makes one from its options, so that a load of one's own goes the same way.
 
-Times are those that the file states. A file in local time without its offset has an hour twice, and another not at
-all, where clocks are changed: the first is an error unless `repeats` says what to do, the second a hole.
+Times are those that the file states. A file in local time without its offset has an hour twice, and another not at all,
+where clocks are changed: the first is an error unless `repeats` is set, the second a hole.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ACCESS = re.compile(r"\[(\d{1,2}/[A-Z][a-z]{2}/\d{4}:\d{2}:\d{2}:\d{2})(?: ([+-]
 """The time in a line of the common and the combined log format."""
 
 GRID_TOLERANCE = 0.02
-"""How far, as a part of a bin, the time of a count may be off the grid of the first one."""
+"""Largest distance of a count's time from the grid of the first one, as a part of a bin."""
 
 MOST_BINS = 50_000_000
 """More bins than this, some 19 months of seconds, mean that a time was read in the wrong unit."""
 
 
 class Recipe(BaseModel):
-    """How a published file becomes a trace. Times are ISO 8601, or seconds where the file has seconds."""
+    """Description of a published file's form. Times are ISO 8601, or seconds where the file has seconds."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -50,9 +50,9 @@ class Recipe(BaseModel):
     """access-log: a line for every request, in common or combined log format. events: a CSV row for every request.
     bins: a CSV row for every bin. counts: numbers and white space, one for every bin."""
     width_s: float = Field(default=1.0, gt=0)
-    """Width of a bin: of the file with the readers `bins` and `counts`, else what requests are counted in."""
+    """Width of a bin: of the file with the readers `bins` and `counts`, else of the counted bins."""
     join: int = Field(default=1, gt=0)
-    """How many of these bins become one of the trace; what is left at the end is left out."""
+    """Number of these bins that become one of the trace; a rest at the end is dropped."""
     time: str = "{timestamp}"
     """Of `events` and `bins`: the time, from the columns in braces; `{hour:0>2}` fills with zeros to two digits."""
     value: str = "value"
@@ -63,20 +63,20 @@ class Recipe(BaseModel):
     unit: Literal["count", "rate"] = "count"
     """Whether a value is a number of requests or requests/s."""
     begin: str | None = None
-    """Begin of the trace: what lies before is left out. Of `counts`: when the first kept number was counted."""
+    """Begin of the trace; earlier bins are dropped. Of `counts`: the time of the first kept number."""
     end: str | None = None
     first: int = Field(default=0, ge=0)
     """Of `counts`: how many numbers are left out at the begin."""
     bins: int | None = Field(default=None, gt=0)
     """Of `counts`: how many numbers are kept."""
     holes: Literal["refuse", "line"] = "refuse"
-    """What stands in for bins that the file lacks: an error, or a straight line between those around the hole."""
+    """Treatment of bins that the file lacks: an error, or a straight line between those around the hole."""
     longest_hole_s: float = Field(default=3600.0, gt=0)
     """A longer hole is an error in any case; cut the file there."""
     silence_s: float | None = Field(default=None, gt=0)
     """So many seconds without any request are a hole, not a load of zero: the counter had stopped."""
     repeats: Literal["refuse", "mean", "sum"] = "refuse"
-    """Of `bins`: what a time that is there twice means."""
+    """Of `bins`: the meaning of a time that comes twice."""
 
     @field_validator("begin", "end")
     @classmethod
@@ -94,8 +94,8 @@ def read_original(paths: Sequence[Path], recipe: Recipe, comments: Iterable[str]
     """
     if recipe.reader == "counts":
         counts = [_counts(path, recipe) for path in paths]
-        if len({len(one) for one in counts}) > 1:
-            sizes = ", ".join(str(len(one)) for one in counts)
+        if len({len(column) for column in counts}) > 1:
+            sizes = ", ".join(str(len(column)) for column in counts)
             raise WorkloadError(f"{paths[0]} and the others have {sizes} numbers: counts of the same bins are added")
         rate = np.sum(counts, axis=0)
         start = 0.0
@@ -147,14 +147,14 @@ def _access(path: Path, recipe: Recipe) -> Iterator[float]:
     known: dict[tuple[str, str | None], float] = {}
     with _opened(path) as lines:
         for line in lines:
-            found = ACCESS.search(line)
-            if found is None:
+            match = ACCESS.search(line)
+            if match is None:
                 continue
-            key = (found[1], found[2])
+            key = (match[1], match[2])
             if key not in known:
                 try:
-                    zone = found[2] or "+0000"
-                    known[key] = datetime.strptime(f"{found[1]} {zone}", "%d/%b/%Y:%H:%M:%S %z").timestamp()
+                    zone = match[2] or "+0000"
+                    known[key] = datetime.strptime(f"{match[1]} {zone}", "%d/%b/%Y:%H:%M:%S %z").timestamp()
                 except ValueError:
                     continue
             yield known[key]
@@ -190,12 +190,12 @@ def _counts(path: Path, recipe: Recipe) -> Float:
             numbers = np.array(text.read().split(), float)
         except ValueError as error:
             raise WorkloadError(f"{path}: not only numbers and white space ({error})") from error
-    kept = numbers[recipe.first :][: recipe.bins]
-    if recipe.bins is not None and len(kept) < recipe.bins:
+    chosen = numbers[recipe.first :][: recipe.bins]
+    if recipe.bins is not None and len(chosen) < recipe.bins:
         raise WorkloadError(
             f"{path}: {len(numbers)} numbers where {recipe.first + recipe.bins} are needed; fetch the original again"
         )
-    return kept
+    return chosen
 
 
 def _rows(path: Path, recipe: Recipe) -> Iterator[tuple[int, dict[str, str]]]:
@@ -237,8 +237,8 @@ def _counted(path: Path, times: Float, recipe: Recipe) -> tuple[float, Float]:
             f"{path}: {high - low} bins of {width:g} s between first and last time; "
             "is the unit of the times seconds, and does the file cover the asked range?"
         )
-    kept = index[(index >= low) & (index < high)] - low
-    return float(low * width), np.bincount(kept, minlength=high - low).astype(float)
+    inside = index[(index >= low) & (index < high)] - low
+    return float(low * width), np.bincount(inside, minlength=high - low).astype(float)
 
 
 def _added(paths: Sequence[Path], tables: Sequence[tuple[Float, Float]], recipe: Recipe) -> tuple[float, Float]:
@@ -259,13 +259,13 @@ def _added(paths: Sequence[Path], tables: Sequence[tuple[Float, Float]], recipe:
     for path, (times, values) in zip(paths, tables, strict=True):
         place = (times - start) / width
         at = np.rint(place).astype(np.int64)
-        kept = (at >= 0) & (at < bins)
-        if (off := kept & (np.abs(place - at) > GRID_TOLERANCE)).any():
+        inside = (at >= 0) & (at < bins)
+        if (off := inside & (np.abs(place - at) > GRID_TOLERANCE)).any():
             wrong = _moment(float(times[int(np.argmax(off))]))
             raise WorkloadError(
                 f"{path}: {wrong} is not a multiple of {width:g} s after the first; give the right width"
             )
-        at, values = at[kept], values[kept]
+        at, values = at[inside], values[inside]
         if recipe.repeats == "refuse" and (twice := np.flatnonzero(np.diff(at) == 0)).size:
             wrong = _moment(start + float(at[twice[0]]) * width)
             raise WorkloadError(

@@ -23,7 +23,7 @@ FRACTIONS = {Part.TRAIN: 0.6, Part.TUNE: 0.15, Part.TEST: 0.25}
 """Fractions of a trace's length that its parts have, in the order of time."""
 
 PAST_SECONDS = 60
-"""The mean rate of this long before a block is what its episode begins with."""
+"""Seconds before a block whose mean rate its episode begins with."""
 
 
 class Block(NamedTuple):
@@ -46,7 +46,7 @@ class Recording:
         return sum(map(len, self.pieces[part]))
 
     def count(self, part: Part, duration_seconds: int) -> int:
-        """How many blocks of this length there are, none overlapping another."""
+        """Number of blocks of this length that do not overlap."""
         return sum(len(piece) // duration_seconds for piece in self.pieces[part])
 
     def blocks(self, part: Part, duration_seconds: int) -> list[Block]:
@@ -106,13 +106,13 @@ def split_file(trace: Trace, name: str, folder: Path) -> list[Path]:
 
 def reference(rate: Float, name: str) -> float:
     """The rate that is not exceeded 99 % of the time."""
-    found = float(np.percentile(rate, REFERENCE_PERCENTILE)) if len(rate) else 0.0
-    if found <= 0:
+    percentile = float(np.percentile(rate, REFERENCE_PERCENTILE)) if len(rate) else 0.0
+    if percentile <= 0:
         raise WorkloadError(
             f"{name}: its train part, the first {100 * FRACTIONS[Part.TRAIN]:g} %, is silent 99 % of the time; "
             "choose a history with traffic from its beginning"
         )
-    return found
+    return percentile
 
 
 def _past(piece: Float, begin: int) -> float:

@@ -1,4 +1,4 @@
-"""Make what ships of the recorded traces: the samples and `data/splits.json`. Done once, kept for provenance.
+"""Make the samples of the recorded traces and `data/splits.json`. Done once, kept for provenance.
 
 python -m rlscaler_rl.workloads.sample FOLDER
 """
@@ -129,11 +129,11 @@ def busiest(trace: Trace, begin: int, end: int, window: int) -> int:
 def _samples(name: str, trace: Trace, parts: dict[Part, tuple[Span, ...]]) -> dict[str, SampleFile]:
     if name not in WINDOW_SECONDS:
         return {WHOLE: _write(name, WHOLE, trace, 0, int(trace.length_s), digits=6)}
-    found = {}
+    samples = {}
     for part, window in WINDOW_SECONDS[name].items():
         begin = busiest(trace, *parts[part][0], window)
-        found[part.value] = _write(name, part.value, trace, begin, window, DIGITS)
-    return found
+        samples[part.value] = _write(name, part.value, trace, begin, window, DIGITS)
+    return samples
 
 
 def _write(name: str, key: str, trace: Trace, begin: int, seconds: int, digits: int) -> SampleFile:
@@ -152,8 +152,8 @@ def _write(name: str, key: str, trace: Trace, begin: int, seconds: int, digits: 
 
 def main(arguments: list[str]) -> None:
     traces: dict[str, Any] = {name: split(name, Path(arguments[0])) for name in TRACES}
-    made = Splits(rule=RULE, sample_rule=SAMPLE_RULE, traces=traces)
-    text = made.model_dump_json(indent=1, exclude_defaults=True)
+    splits = Splits(rule=RULE, sample_rule=SAMPLE_RULE, traces=traces)
+    text = splits.model_dump_json(indent=1, exclude_defaults=True)
     data_file("splits.json").write_text(text + "\n", encoding="utf-8")
 
 

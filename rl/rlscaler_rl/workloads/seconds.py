@@ -1,12 +1,12 @@
 """Seconds out of wider bins: no bin's mean changes, and the rate moves inside a bin as it does between bins.
 
-A load that is counted by the minute does not say what happened inside the minute, and a straight line between two
-minutes is smoother than any service. So the rate inside a bin is a line between the middles of the bins times a random
-modulation with mean 1: gamma distributed, correlated in time, with the relative variance that was measured between
-neighbouring bins beyond chance. Requests drawn around such a rate are a gamma-modulated Poisson process, and in a
-single second negative binomial. The relative variance has no unit, so it stays the same when a load is rescaled.
+A count of a minute leaves the inside of the minute open, and a straight line between two minutes is smoother than any
+service. So the rate inside a bin is a line between the middles of the bins times a random modulation with mean 1: gamma
+distributed, correlated in time, with the relative variance that was measured between neighbouring bins beyond chance.
+Requests drawn around such a rate are a gamma-modulated Poisson process, and in a single second negative binomial. The
+relative variance has no unit, so it stays the same when a load is rescaled.
 
-What is drawn is likely, not recorded: results on drawn seconds are to be shown apart from results on recorded ones.
+Drawn seconds are likely, not recorded: results on them are to be shown apart from results on recorded ones.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ def relative_variance(rate: Float, width_s: float) -> float:
     around = counts[1:-1] - (counts[:-2] + counts[2:]) / 2
     excess = around**2 / 1.5 - counts[1:-1]  # 1 + 1/4 + 1/4 of one bin's variance
     size = max(round(BIN_OF_ESTIMATE / width_s), 3)
-    found = []
+    variances = []
     for begin in range(0, len(excess), size):
         inside = counts[1:-1][begin : begin + size]
         square = float(np.mean(inside**2 - inside))  # of the rate: that of the counts less what chance adds
         if square > 0:
-            found.append(float(np.mean(excess[begin : begin + size])) / square)
-    if not found:
+            variances.append(float(np.mean(excess[begin : begin + size])) / square)
+    if not variances:
         return 0.0
-    of_square = min(float(np.median(found)), LARGEST_VARIANCE / (1 + LARGEST_VARIANCE))
+    of_square = min(float(np.median(variances)), LARGEST_VARIANCE / (1 + LARGEST_VARIANCE))
     return max(of_square / (1 - of_square), 0.0)
 
 
 def draw_seconds(
     bins: Float, width: int, variance: float, rng: np.random.Generator, around: Float | None = None
 ) -> Float:
-    """(len(bins) * width,) requests/s of every second; the mean of each bin is exactly what it was.
+    """Draw requests/s of every second (len(bins) * width,); the mean of each bin stays exactly the same.
 
-    bins: requests/s. width: seconds in a bin. variance: relative variance inside a bin, see `relative_variance`.
-    around: (2,) the bins before and after, for the line at the ends; the first and last bin themselves by default.
+    :param bins: requests/s.
+    :param width: seconds in a bin.
+    :param variance: relative variance inside a bin, see `relative_variance`.
+    :param around: (2,) the bins before and after, for the line at the ends; by default the first and last bin.
     """
     bins = np.asarray(bins, float)
     ends = bins[[0, -1]] if around is None else np.asarray(around, float)
@@ -77,8 +79,8 @@ def _modulation(seconds: int, width: int, variance: float, rng: np.random.Genera
     if variance < SMALLEST_VARIANCE or width < 2:
         return np.ones(seconds)
     ratio = 1 / CORRELATION_BINS
-    kept = 1 - 2 / ratio + 2 / ratio**2 * (1 - np.exp(-ratio))  # of the variance, once every bin has its own mean
-    shape = kept / min(variance, LARGEST_VARIANCE)
+    left = 1 - 2 / ratio + 2 / ratio**2 * (1 - np.exp(-ratio))  # of the variance, once every bin has its own mean
+    shape = left / min(variance, LARGEST_VARIANCE)
     # It takes seconds to import, and a wrong history is refused before any second is drawn.
     from scipy.signal import lfilter
 

@@ -24,7 +24,7 @@ SPEED = (0.5, 3.0)
 
 SPEED_SHARE = 0.4
 MIRRORED_SHARE = 0.3
-"""Share of the recorded stretches that run backwards: what falls slowly then rises slowly."""
+"""Share of the recorded stretches that run backwards: a slow fall becomes a slow rise."""
 
 MIXED_SHARE = 0.25
 """Share of the recorded stretches that are the sum of two, of the same recording or not."""
@@ -48,10 +48,10 @@ class StretchLoads:
         changed: bool = True,
     ) -> None:
         self.changed = changed
-        self.names = [one.name for one in recordings]
+        self.names = [recording.name for recording in recordings]
         self.recorded_share = recorded_share if recordings else 0.0
         self.model = model
-        self._pieces = [pieces_of(one, part) for one in recordings]
+        self._pieces = [pieces_of(recording, part) for recording in recordings]
         self._means = np.array([np.concatenate(pieces).mean() for pieces in self._pieces])
 
     def __call__(self, n: int, seconds: int, rng: np.random.Generator) -> Stretches:
@@ -63,15 +63,15 @@ class StretchLoads:
         return drawn
 
     def _recorded(self, n: int, seconds: int, rng: np.random.Generator) -> Stretches:
-        one = self._plain(n, seconds, rng)
+        first = self._plain(n, seconds, rng)
         if not self.changed:
-            return one
+            return first
         other = self._plain(n, seconds, rng)
         share = np.where(rng.random(n) < MIXED_SHARE, rng.uniform(0.2, 0.8, n), 1.0)
-        rate = share[:, None] * one.rate + (1 - share)[:, None] * other.rate
+        rate = share[:, None] * first.rate + (1 - share)[:, None] * other.rate
         backwards = rng.random(n) < MIRRORED_SHARE
         rate[backwards] = rate[backwards, ::-1]
-        return Stretches(rate.astype(np.float32), share * one.daily_mean + (1 - share) * other.daily_mean)
+        return Stretches(rate.astype(np.float32), share * first.daily_mean + (1 - share) * other.daily_mean)
 
     def _plain(self, n: int, seconds: int, rng: np.random.Generator) -> Stretches:
         rate, which = cut(self._pieces, n, seconds, SPEED, SPEED_SHARE * self.changed, rng)

@@ -31,7 +31,7 @@ ENVELOPE = replace(RANGES, nominal_share=0.0, wholly_nominal_share=0.0, one_pool
 
 @dataclass(frozen=True)
 class _Asked:
-    """What episodes were asked for; levels in requests/s, times in seconds."""
+    """Request for episodes; levels in requests/s, times in seconds."""
 
     seeds: NDArray[np.int64]
     episodes: int
@@ -69,58 +69,60 @@ def make(
     return {"flat": _flat, "one_pool": _one_pool, "envelope": _envelope}[name](request)
 
 
-def _plain(patterns: Sequence[str], asked: _Asked, **overrides: Any) -> Scenarios:
-    levels = {"low": asked.low, "high": asked.high} | overrides
-    return nominal(patterns, asked.seeds.tolist(), asked.duration, asked.interval, **{**levels, **asked.service})
+def _plain(patterns: Sequence[str], request: _Asked, **overrides: Any) -> Scenarios:
+    levels = {"low": request.low, "high": request.high} | overrides
+    return nominal(
+        patterns, request.seeds.tolist(), request.duration, request.interval, **{**levels, **request.service}
+    )
 
 
-def _varied(name: str, patterns: Sequence[str], asked: _Asked) -> Scenarios:
+def _varied(name: str, patterns: Sequence[str], request: _Asked) -> Scenarios:
     loads = []
-    for pattern, seed in zip(patterns, asked.seeds.tolist(), strict=True):
+    for pattern, seed in zip(patterns, request.seeds.tolist(), strict=True):
         rng = np.random.default_rng([seed, 2])
         shape: dict[str, Any] = {"scale_range": VARIED_SCALE, "random_phase": True}
         shape["period_s"] = float(rng.uniform(*VARIED_PERIOD_SECONDS))
-        loads.append(rate(pattern, asked.duration, rng, low=asked.low, high=asked.high, **shape))
-    return from_rate(np.stack(loads), asked.seeds, asked.interval, pattern=name, **asked.service)
+        loads.append(rate(pattern, request.duration, rng, low=request.low, high=request.high, **shape))
+    return from_rate(np.stack(loads), request.seeds, request.interval, pattern=name, **request.service)
 
 
-def _flat(asked: _Asked) -> Scenarios:
+def _flat(request: _Asked) -> Scenarios:
     """Constant loads, drawn between nothing and the patterns' peak."""
-    levels = np.array([np.random.default_rng([seed, 3]).uniform(0, asked.high) for seed in asked.seeds.tolist()])
+    levels = np.array([np.random.default_rng([seed, 3]).uniform(0, request.high) for seed in request.seeds.tolist()])
     levels[::IDLE_EVERY] = 0
-    loads = np.repeat(levels[:, None], asked.duration, axis=1)
-    return from_rate(loads, asked.seeds, asked.interval, pattern="flat", **asked.service)
+    loads = np.repeat(levels[:, None], request.duration, axis=1)
+    return from_rate(loads, request.seeds, request.interval, pattern="flat", **request.service)
 
 
-def _one_pool(asked: _Asked) -> Scenarios:
+def _one_pool(request: _Asked) -> Scenarios:
     """GPU and CPU alone in turn; the load shrinks by as much as the service's capacity."""
-    rows = np.arange(len(asked.seeds))
+    rows = np.arange(len(request.seeds))
     patterns = np.array(PATTERNS)[rows // 2 % len(PATTERNS)]
-    rps = np.broadcast_to(asked.service.get("rps", NOMINAL["rps"]), (len(rows), 2))
+    rps = np.broadcast_to(request.service.get("rps", NOMINAL["rps"]), (len(rows), 2))
     halves = []
     for pool in (GPU, CPU):
         mine = rows % 2 == pool
         if mine.any():
             share = float((rps[:, pool] / rps.sum(1))[mine][0])
-            levels = {"low": asked.low * share, "high": asked.high * share}
+            levels = {"low": request.low * share, "high": request.high * share}
             present = (pool == GPU, pool == CPU)
-            halves.append(_plain(patterns[mine].tolist(), asked.of(mine), present=present, **levels))
+            halves.append(_plain(patterns[mine].tolist(), request.of(mine), present=present, **levels))
     return Scenarios.concat(halves).take(np.argsort(rows % 2, kind="stable").argsort())
 
 
-def _envelope(asked: _Asked) -> Scenarios:
+def _envelope(request: _Asked) -> Scenarios:
     """Services and loads drawn from all that training draws from, with seeds of their own."""
-    if asked.service:
+    if request.service:
         raise WorkloadError(
-            f"envelope: draws its services itself; leave {', '.join(sorted(asked.service))} at the defaults"
+            f"envelope: draws its services itself; leave {', '.join(sorted(request.service))} at the defaults"
         )
     runs = []
-    for first in range(0, len(asked.seeds), asked.episodes):
-        seeds = asked.seeds[first : first + asked.episodes]
+    for first in range(0, len(request.seeds), request.episodes):
+        seeds = request.seeds[first : first + request.episodes]
         rng = np.random.default_rng([int(seeds[0]), 4])
-        run = randomised(len(seeds), rng, asked.interval, asked.duration, ENVELOPE)
+        run = randomised(len(seeds), rng, request.interval, request.duration, ENVELOPE)
         run.seed[:], run.past_rate[:] = seeds, run.rate[:, 0]
         runs.append(run)
-    made = Scenarios.concat(runs)
-    made.pattern = np.full(len(made), "envelope", dtype="<U16")
-    return made
+    scenarios = Scenarios.concat(runs)
+    scenarios.pattern = np.full(len(scenarios), "envelope", dtype="<U16")
+    return scenarios

@@ -31,8 +31,8 @@ class TraceLoads:
     ) -> None:
         if recordings is None:
             recordings = [recording(name, traces) for name in TRACES if name != HELD_OUT]
-        self.names = [one.name for one in recordings]
-        self._pieces = [pieces_of(one, part) for one in recordings]
+        self.names = [recorded.name for recorded in recordings]
+        self._pieces = [pieces_of(recorded, part) for recorded in recordings]
 
     def draw(self, n: int, seconds: int, rng: np.random.Generator) -> NDArray[np.float32]:
         """(n, seconds) in units in which the recording's 99th percentile is 1; every draw comes from `rng`.
@@ -72,9 +72,9 @@ def cut(
     return loads, which
 
 
-def pieces_of(one: Recording, part: Part) -> list[NDArray[np.float32]]:
+def pieces_of(recorded: Recording, part: Part) -> list[NDArray[np.float32]]:
     """The pieces of a part relative to the recording's 99th percentile. Raises WorkloadError where there is none."""
-    pieces = [(piece / one.reference).astype(np.float32) for piece in one.pieces[part] if len(piece)]
+    pieces = [(piece / recorded.reference).astype(np.float32) for piece in recorded.pieces[part] if len(piece)]
     if not pieces:
-        raise WorkloadError(f"{one.name}: has no {part} part; leave it out of the loads that are trained on")
+        raise WorkloadError(f"{recorded.name}: has no {part} part; leave it out of the loads that are trained on")
     return pieces

@@ -140,9 +140,9 @@ def _searched():
 def test_rivals_act_as_often_as_the_service(bench):
     rows = replace(bench.screening, interval_seconds=np.full(len(bench.screening), 20.0))
     found = tune("rule", (rows, rows), bench.score, "fluid", budget=3, finalists=1, seed=0)
-    assert found.found["interval"] == 20
-    assert set(found.found) == set(CONTENDERS["rule"].space)
-    assert "interval" not in tune("hpa", (rows, rows), bench.score, "fluid", budget=2, finalists=1, seed=0).found
+    assert found.point["interval"] == 20
+    assert set(found.point) == set(CONTENDERS["rule"].space)
+    assert "interval" not in tune("hpa", (rows, rows), bench.score, "fluid", budget=2, finalists=1, seed=0).point
 
 
 GAIN = {"mean": -0.5, "low": -0.6, "high": -0.4, "percent": -10.0, "low_percent": -12.0, "high_percent": -8.0}

@@ -24,6 +24,7 @@ POLICY = str(Path(__file__).parents[3] / "examples" / "policy.yaml")
 TINY = FineTuning(steps=256, envs=16, buffer_size=4, batch_size=32, epochs=1, critic_rollouts=1, candidates=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pools", [(True, True), (False, True)])
 def test_a_run_leaves_a_policy_a_verdict_and_a_report(tmp_path, pools):
     service = make_service(present=pools)

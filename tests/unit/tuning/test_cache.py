@@ -184,6 +184,7 @@ def test_settings_from_before_a_change_are_refused(monkeypatch, file):
         cache.tuned("max", "ramp")
 
 
+@pytest.mark.slow
 def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
     assert cache.record_of("max", "ramp").workload == "ramp"

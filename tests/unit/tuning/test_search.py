@@ -35,7 +35,7 @@ def test_it_comes_near_the_minimum_within_its_budget():
     trials = search(SPACE, [START], recorder, 240)
     assert len(trials) == sum(map(len, recorder.batches)) == 240
     assert trials[0].j < 0.01
-    assert trials[0].found["kind"] == "a"
+    assert trials[0].point["kind"] == "a"
     assert [trial.j for trial in trials] == sorted(trial.j for trial in trials)
 
 
@@ -48,7 +48,7 @@ def test_what_is_known_is_played_first_and_batches_are_large():
 
 def test_the_same_seed_finds_the_same():
     one, two = (search(SPACE, [START], score, 120, seed=3) for _ in range(2))
-    assert [trial.found for trial in one] == [trial.found for trial in two]
+    assert [trial.point for trial in one] == [trial.point for trial in two]
 
 
 def test_searches_side_by_side_find_what_each_finds_alone():
@@ -57,8 +57,8 @@ def test_searches_side_by_side_find_what_each_finds_alone():
 
     together = search_each(SPACE, [START], lambda batches: [score(batches[0]), other(batches[1])], 60, 2, seed=3)
     for trials, one in zip(together, (score, other), strict=True):
-        assert [trial.found for trial in trials] == [trial.found for trial in search(SPACE, [START], one, 60, seed=3)]
-    assert together[0][0].found != together[1][0].found
+        assert [trial.point for trial in trials] == [trial.point for trial in search(SPACE, [START], one, 60, seed=3)]
+    assert together[0][0].point != together[1][0].point
 
 
 def test_a_small_space_is_played_whole():
@@ -66,8 +66,8 @@ def test_a_small_space_is_played_whole():
     recorder = Recorder()
     trials = search(space, [], recorder, 10)
     assert len(recorder.batches) == 1
-    assert len({tuple(trial.found.items()) for trial in trials}) == 10
-    assert trials[0].found == {"n": 4, "kind": "a"}
+    assert len({tuple(trial.point.items()) for trial in trials}) == 10
+    assert trials[0].point == {"n": 4, "kind": "a"}
     assert grid(space, 9) is None, "one trial too few"
     assert grid(SPACE, 10**9) is None, "no end of points"
 

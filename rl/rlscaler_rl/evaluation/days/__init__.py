@@ -1,1 +1,1 @@
-"""Whole days of real load: what every autoscaler costs on them, with the days before as history."""
+"""Whole days of real load: the cost of every autoscaler on them, with the days before as history."""

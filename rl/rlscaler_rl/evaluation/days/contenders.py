@@ -1,4 +1,4 @@
-"""Who plays days: autoscalers as they come, and references."""
+"""Contenders on days: autoscalers at their defaults, and references."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Policy:
     name: str
     label: str
     load: Callable[[], ActorLike]
-    """Gives its actor. A process of its own loads it again, so pickle has to take this function."""
+    """Function that returns the actor. Pickle has to take it, because each process loads the actor again."""
 
     def __call__(self, rate: Float) -> ActorLike:
-        """Give the actor; it keeps nothing from one batch of days to the next."""
+        """Return the actor; it keeps nothing from one batch of days to the next."""
         return self.load()
 
 

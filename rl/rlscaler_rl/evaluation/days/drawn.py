@@ -1,6 +1,6 @@
-"""Loads that are drawn by the second: jobs at fixed minutes, bursts at any time, and a rate that never changes.
+"""Loads that are drawn by the second: jobs at fixed minutes, bursts at any time, and a constant rate.
 
-They show what no recorded load shows by the second: jumps that come again at the same minute, and jumps that do not.
+No recorded load has, by the second, jumps that come again at the same minute and jumps that do not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REFERENCE_QUANTILE = 0.99
 
 
 def drawn_load(name: str, busy_rps: float) -> ServiceLoad | None:
-    """Give the load of a name like `jobs_3`, `random_1` or `steady_40`; None for any other name.
+    """Return the load of a name like `jobs_3`, `random_1` or `steady_40`; None for any other name.
 
     The number is the seed of `jobs` and `random`, whose busy hours have `busy_rps` requests/s, and the requests/s of
     `steady`.
@@ -83,7 +83,7 @@ def jobs(seed: int) -> Float:
 
 
 def random_bursts(seed: int) -> Float:
-    """A service whose bursts come at no particular minute: what a calendar must not claim to know."""
+    """A service whose bursts come at no particular minute, so that a calendar has nothing to learn."""
     draw = np.random.default_rng([seed, 19])
     rate = 1 - 0.4 * np.cos(2 * np.pi * np.arange(DAYS * DAY) / DAY)
     for begin in draw.uniform(0, DAYS * DAY, 20 * DAYS):

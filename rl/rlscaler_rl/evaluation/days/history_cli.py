@@ -47,9 +47,9 @@ def _of_history(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
 @output_option
 def estimate(policy: Path | None, out: Path, output: str, **history: Any) -> None:
-    """Say what each autoscaler would have cost on a recorded load: GPU-hours, money and late requests, with a picture.
+    """Compare the cost of autoscalers on a recorded load: GPU-hours, money and late requests, with a picture.
 
-    Nothing is trained. What is tuned is tuned on the first 60 % of the history; all figures are of the rest.
+    Nothing is trained. Settings are tuned on the first 60 % of the history; all figures are of the rest.
     """
     from rlscaler_rl.evaluation.days import answer, judged
 

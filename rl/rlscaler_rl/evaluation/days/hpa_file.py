@@ -135,7 +135,7 @@ def _check_limit(body: Mapping[str, Any], path: Path, spec: Spec, pool: int) -> 
 
 
 def _rules(behavior: Mapping[str, Any], path: Path) -> tuple[HpaRules, HpaRules]:
-    """Rules up and down; what is left out is Kubernetes' default."""
+    """Rules up and down; missing fields have Kubernetes' defaults."""
     try:
         up = _direction(behavior.get("scaleUp") or {}, DEFAULT_SCALE_UP)
         return up, _direction(behavior.get("scaleDown") or {}, DEFAULT_SCALE_DOWN)

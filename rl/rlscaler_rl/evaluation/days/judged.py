@@ -1,4 +1,4 @@
-"""A recorded load of one's own on its service: which days are judged, and what the figures do not cover."""
+"""A recorded load of one's own on its service: its judged days, and the gaps behind the figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class History:
 
     path: Path
     series: str | None = None
-    """Which series of a file that holds several."""
+    """Name of one series of a file that holds several."""
 
     days: int | None = None
     """Most days that are judged, the last ones; None: all days after the past."""
@@ -140,7 +140,7 @@ def _example(trace: Trace) -> PlayedService:
 
 
 def remarks(trace: Trace, load: ServiceLoad, days: int | None = None) -> list[str]:
-    """Return notes on how much of a history is judged, what it lacks, and which bin may be no load."""
+    """Return notes on the judged share of a history, its gaps, and a bin that may be no load."""
     count = len(load.parts[Part.TEST]) if days is None else days
     notes = [f"judged: the last {duration(count * load.length)} of {duration(trace.length_s)}"]
     if trace.begin is None:

@@ -1,6 +1,6 @@
-"""What a service has learned when a day begins: the days before it, as the sensors would have shown them.
+"""Memory of a service when a day begins: the days before it, as the sensors would have shown them.
 
-The forecaster is fed at every sensing tick; no capacity is simulated, since what arrives does not depend on it.
+The forecaster is fed at every sensing tick; no capacity is simulated, since arrivals do not depend on it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
 WINDOW, DELAY = int(NOMINAL["arrival_window"]), 2
 HISTORY_DAYS = 10
-"""Days before a played one that are shown; what is older is forgotten anyway."""
+"""Days before a played one that are shown; older ones are forgotten anyway."""
 
 BUDGET = ("counted_requests", "counted_late", "counted_time", "counted_slo_ms", "price_factor")
 """Columns of `State` and of `Past` that are about the error budget."""
@@ -72,9 +72,9 @@ def past_of(chosen: Sequence[tuple[ServiceLoad, int]], days: Scenarios, history_
 def _learned(
     params: Params, epoch: Float, length: int, taken: Float, before: Sequence[Sequence[Float]]
 ) -> tuple[Float32, Float32]:
-    """Give both rows of memory of N services, each after its own days `before` (the oldest first) of one rate a tick.
+    """Return both rows of memory of N services, each after its own days `before` (the oldest first) of one rate a tick.
 
-    `epoch` (N,) are the Unix seconds at which those days are over, and `taken` (N, ticks) as `taken_at` gives it.
+    `epoch` (N,) are the Unix seconds at which those days are over, and `taken` (N, ticks) is as in `taken_at`.
     """
     recent, calendar = nothing_learned(len(before))
     shown = np.array([len(days) for days in before])
@@ -93,12 +93,12 @@ def _learned(
 
 
 def seed_of(load: ServiceLoad, number: int, seed: int) -> int:
-    """Give the seed that the arrivals of a day are drawn with."""
+    """Return the seed that the arrivals of a day are drawn with."""
     return zlib.crc32(f"{load.name} {number} {seed}".encode())
 
 
 def taken_at(length: int, scrape: Float) -> Float:
-    """Give the second of a day (N, ticks) that each sensing tick's newest sample is of.
+    """Return the second of a day (N, ticks) that each sensing tick's newest sample is of.
 
     `scrape` (N,) are the seconds between two scrapes; where they are fewer than those between two ticks, every tick has
     a sample of `DELAY` seconds before it.
@@ -111,7 +111,7 @@ def taken_at(length: int, scrape: Float) -> Float:
 def sensed_day(
     load: ServiceLoad, number: int, scrape: int = int(NOMINAL["scrape"]), window: int = WINDOW
 ) -> NDArray[np.float64]:
-    """Give what the sensors show of a day, one rate in requests/s for each sensing tick; NaN where none is new."""
+    """Return the sensed rates of a day in requests/s, one for each sensing tick; NaN where none is new."""
     rate = load.day(number)
     arrivals = np.random.default_rng(seed_of(load, number, 0)).poisson(rate)
     earlier = window + DELAY + scrape

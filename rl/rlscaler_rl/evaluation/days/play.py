@@ -29,7 +29,7 @@ INTERVAL_SECONDS = float(Spec.model_fields["interval_seconds"].default)
 """Time between two actions where nothing is said, as in a policy that leaves it out."""
 
 INITIAL_UTILIZATION = 0.8
-"""How full the replicas are that a day begins with, 0 to 1."""
+"""Utilization, 0 to 1, of the replicas that a day begins with."""
 
 Bind = Callable[[Scenarios], Scenarios]
 
@@ -105,13 +105,13 @@ class Figures(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What is played in one batch."""
+    """A controller and the days that it plays in one batch."""
 
     make: Callable[[Float], Any]
     """As `played` takes it."""
 
     rows: NDArray[np.integer[Any]] | None = None
-    """Which days are played; the same one may be there several times. None: all of them."""
+    """Rows of the days to play; the same one may be there several times. None: all of them."""
 
     timeline: int = 0
     """As `played` takes it."""
@@ -135,7 +135,7 @@ def _figures(days: Days, job: Job, level: LevelName) -> Figures:
 
 
 def covered(run: Run) -> Float:
-    """Give the share (N, 2, LEVELS) of the forecasts of each day that held; NaN where none was made or kept."""
+    """Return the share (N, 2, LEVELS) of the forecasts of each day that held; NaN where none was made or kept."""
     recent = run.state.load_recent
     if not is_kept(recent):
         return np.full((len(run.result.j), 2, len(LEVELS)), np.nan)
@@ -143,5 +143,5 @@ def covered(run: Run) -> Float:
 
 
 def _rows_of(past: Past, rows: NDArray[np.integer[Any]]) -> Past:
-    """Give copies of the rows: playing writes into them."""
+    """Return copies of the rows: playing writes into them."""
     return past._replace(**{name: column[rows] for name, column in past._asdict().items()})

@@ -1,8 +1,8 @@
 """Jobs side by side in processes, one for each core that this process may use.
 
-A tick of many days is a thousand small array operations in Python, which threads of one interpreter do not share. A
-job is therefore given to a process of its own. What comes back is the same, to the last bit, as where one core is all
-there is, because the rows of a batch do not touch one another.
+A tick of many days is a thousand small array operations in Python, which threads of one interpreter do not share, so
+each job runs in a process. Results are the same, to the last bit, as on one core, because the rows of a batch do not
+touch one another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LEAST_SECONDS = 86_400
 
 
 def cores() -> int:
-    """Give the number of cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
@@ -67,7 +67,7 @@ def side_by_side(
 
 @cache
 def _pool(count: int) -> ProcessPoolExecutor:
-    """Give the processes, which wait for more jobs until this process ends.
+    """Return the processes, which wait for more jobs until this process ends.
 
     They are not forked: threads of ONNX Runtime do not survive a fork.
     """

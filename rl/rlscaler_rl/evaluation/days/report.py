@@ -110,7 +110,7 @@ class Report(BaseModel):
 
 
 def rows_of(played: Sequence[tuple[Contender, Result]], judged: Judged) -> list[Row]:
-    """Return a row for each contender; the only one in the role `reference` is what J is compared with."""
+    """Return a row for each contender; J is compared with the only one in the role `reference`."""
     known = next(float(result.j.mean()) for entry, result in played if entry.role == "reference")
     return [_row(entry, result, judged, None if entry.role == "reference" else known) for entry, result in played]
 

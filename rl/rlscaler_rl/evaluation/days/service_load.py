@@ -1,4 +1,4 @@
-"""One load as one service meets it: scaled to the service, cut into days, with a clock and with what may be learned."""
+"""One load as one service meets it: scaled to the service, cut into days, with its calendar and its past."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ class ServiceLoad:
     """Seconds of the load before day 0."""
 
     parts: Mapping[Part, tuple[int, ...]]
-    """Days by what they are for; those before a day are its history."""
+    """Days of each part; those before a day are its history."""
 
     length: int = DAY
 
     def day(self, number: int) -> Float32:
-        """Give the rate of every second of a day (length,), in requests/s."""
+        """Return the rate of every second of a day (length,), in requests/s."""
         first = self.offset + number * self.length
         return self.seconds(first, first + self.length).astype(np.float32)
 
     def epoch(self, number: int) -> float:
-        """Give the Unix seconds at which a day begins."""
+        """Return the Unix seconds at which a day begins."""
         return self.begin + number * self.length
 
 

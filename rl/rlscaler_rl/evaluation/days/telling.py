@@ -1,4 +1,4 @@
-"""How commands that take minutes say what they are at."""
+"""Progress of commands that take minutes."""
 
 from __future__ import annotations
 

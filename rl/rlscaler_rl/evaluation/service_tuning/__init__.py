@@ -1,1 +1,1 @@
-"""A policy for one service: fine-tuned on its own constants and load, tried against what it uses today, published."""
+"""A policy for one service: fine-tuned on its constants and load, compared with today's autoscaler, published."""

@@ -1,4 +1,4 @@
-"""The episodes of one service under its own load, and what one of them is worth."""
+"""Episodes of one service under its own load, and the score of an episode."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ DRAWS = 8
 """The most times that a block is played, each with other arrivals and cold starts."""
 
 NOMINAL_COST = 6.25
-"""GPU replica equivalents that carry the demo's peak of 100 requests/s at 80 %: what `LATE_WEIGHT` is relative to."""
+"""GPU replica equivalents that carry the demo's peak of 100 requests/s at 80 %; `LATE_WEIGHT` is relative to it."""
 
 NOMINAL_OBJECTIVE = 99.0
 """% of the requests in time at which lateness has the general weight."""
 
 ERROR = 0.1
-"""Relative: how far SLO, prices and mean cold starts are drawn around the policy's, and what a replica really carries
-around what the policy believes."""
+"""Relative error of SLO, prices and mean cold starts around the policy's, and of a replica's true rate around the
+configured one."""
 
 
 def part_episodes(service: Service, history: History, part: Part, wanted: int, seed: int) -> tuple[Scenarios, int]:
     """About `wanted` episodes of a part at its own scale, and in how many runs; every run plays every block once."""
     blocks = min(history.blocks(part, service), wanted)
     runs = min(max(wanted // blocks, 1), DRAWS)
-    made = episodes(
+    rows = episodes(
         history.recording,
         part,
         runs=runs,
@@ -48,7 +48,7 @@ def part_episodes(service: Service, history: History, part: Part, wanted: int, s
         high=history.recording.reference,
         **service.columns(),
     )
-    return service.bind(made), runs
+    return service.bind(rows), runs
 
 
 def replayed(rows: Scenarios, runs: int) -> tuple[int, ...]:
@@ -61,7 +61,7 @@ class Score:
     """J of an episode of one service: cost in the demo's size + late_weight x percent late."""
 
     size: float
-    """`NOMINAL_COST` over what carries the history's peak here: the same trade-off for a service of any size."""
+    """`NOMINAL_COST` over the cost of the history's peak here: the same trade-off for a service of any size."""
 
     late_weight: float
     """Weight of one percent. slo.objective 99 gives the general weight; half the error budget, twice the weight."""
@@ -87,18 +87,19 @@ def score_of(service: Service, peak_rps: float) -> Score:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """What the episodes' loads are made of; the rest is the recorded train part."""
+    """Composition of the training loads; the rest is the recorded train part."""
 
     pattern_share: float = 0.2
-    """Share of drawn patterns between the history's own levels: what the train part happened not to hold."""
+    """Share of drawn patterns between the history's own levels: load shapes that the train part happened not to hold.
+    """
 
     steady_share: float = 0.1
     scale: tuple[float, float] = (0.8, GROWTH)
     """Log-uniform factor on half of the recorded episodes: growth."""
 
     least_share: float = 0.3
-    """Share of the episodes that begin with minReplicas; the others begin with what the first rate needs at a drawn
-    utilization."""
+    """Share of the episodes that begin with minReplicas; the others begin with the replicas that the first rate needs
+    at a drawn utilization."""
 
     delay: tuple[int, int] = (0, 5)
     """Seconds by which a scrape is late."""
@@ -108,7 +109,7 @@ MIX = Mix()
 
 
 def lag_seconds(service: Service, mix: Mix = MIX) -> float:
-    """How old the newest sample may be in training when the actor acts, seconds."""
+    """Largest age in seconds of the newest sample when the actor acts in training."""
     return float(mix.delay[1] + service.scrape_seconds)
 
 
@@ -137,11 +138,11 @@ class ServiceSource:
             "interval_seconds": float(self.service.interval),
             "key": rng.integers(0, 2**63, n, dtype=np.uint64),
         }
-        made = self.service.bind(build(n, columns))
+        rows = self.service.bind(build(n, columns))
         need = rate[:, 0] / rng.uniform(0.5, 0.95, n)
-        mix = cheapest_mix(made.params(), need)
-        made.initial[:] = np.where(rng.random((n, 1)) < self.mix.least_share, made.min_replicas, mix)
-        return made
+        mix = cheapest_mix(rows.params(), need)
+        rows.initial[:] = np.where(rng.random((n, 1)) < self.mix.least_share, rows.min_replicas, mix)
+        return rows
 
     def _constants(self, n: int) -> dict[str, Any]:
         """The service's columns; those that were measured are off by up to `ERROR`."""
@@ -167,7 +168,7 @@ class ServiceSource:
         }
 
     def _loads(self, n: int, seconds: int) -> tuple[Float, np.ndarray]:
-        """(n, seconds) requests/s at the history's own scale, and what each row is called."""
+        """Rates (n, seconds) in requests/s at the history's own scale, and the name of each row's load."""
         rng, mix = self.rng, self.mix
         low, high = (float(np.log(bound)) for bound in mix.scale)
         factor = np.where(rng.random(n) < 0.5, 1.0, np.exp(rng.uniform(low, high, n)))

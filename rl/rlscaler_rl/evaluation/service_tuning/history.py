@@ -20,7 +20,7 @@ FEWEST = {Part.TRAIN: 1, Part.TUNE: 1, Part.TEST: FEWEST_UNITS}
 """Episodes that every part must hold for a verdict; with one of each there is at least something to train on."""
 
 OTHER_UNIT = 5.0
-"""A 99th percentile this many times what all replicas carry is no overload but another unit."""
+"""A 99th percentile this many times the capacity of all replicas is no overload but another unit."""
 
 COUNTER_RISES = 0.99
 """A counter's raw value rises in at least this part of its steps but those of 0; it falls where a process restarts."""
@@ -42,7 +42,7 @@ AVERAGED_SECONDS = 15
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """A recorded load and what can be said of it beforehand."""
+    """A recorded load, cut into parts, with its smoothness and caveats."""
 
     source: str
     digest: str
@@ -102,10 +102,10 @@ def needed_seconds(service: Service, blocks: dict[Part, int]) -> int:
 
 
 def rise(rate: Float, service: Service) -> float:
-    """How far the load gets within one interval and one cold start, as a part of its peak: 99 % of the time less.
+    """Rise of the load within one interval and one cold start, as a part of its peak: 99 % of the time less.
 
-    From the highest rate of the last minute to the mean of the next interval after the slower pool's cold start, since
-    that is what replicas asked for now have to carry. 0 for a load that never rises.
+    From the highest rate of the last minute to the mean of the next interval after the slower pool's cold start,
+    because replicas that are ordered now have to carry that load. 0 for a load that never rises.
     """
     step = AVERAGED_SECONDS
     bins = rate[: len(rate) // step * step].reshape(-1, step).mean(axis=1)
@@ -122,8 +122,9 @@ def rise(rate: Float, service: Service) -> float:
 def check_unit(trace: Trace, source: str, service: str, capacity: float) -> None:
     """Refuse a history that is not in requests/s.
 
-    `capacity` is the requests/s of all replicas of `service`. Raises EvaluationError that names file and remedy, for a
-    counter's raw value, restarts of the counter included, and for a load far beyond what the service carries.
+    :param capacity: requests/s of all replicas of `service`.
+    :raises EvaluationError: naming file and remedy, for a counter's raw value, restarts of the counter included, and
+    for a load far beyond the capacity.
     """
     peak = trace.percentile(99)
     if peak <= OTHER_UNIT * capacity:
@@ -157,37 +158,37 @@ def _check_length(seconds: int, source: str, service: Service) -> None:
 
 
 def _caveats(trace: Trace, seconds: int, peaks: dict[Part, float], service: Service) -> list[str]:
-    found = []
+    caveats = []
     if seconds < DAY_SECONDS:
-        found.append(f"the history covers {duration(seconds)}: what other hours of the day bring was not seen")
+        caveats.append(f"the history covers {duration(seconds)}: what other hours of the day bring was not seen")
     if trace.width_s > service.interval:
-        found.append(
+        caveats.append(
             f"the history's bins are {trace.width_s:g} s wide, wider than the interval of {service.interval} s: bursts "
             "shorter than a bin were neither trained on nor tested"
         )
     highest = max(peaks.values())
     if highest > service.capacity:
-        found.append(
+        caveats.append(
             f"the load reaches {highest:.3g} requests/s, all replicas carry {service.capacity:.3g}: raise maxReplicas"
         )
-    return found
+    return caveats
 
 
 def _unseen(parts: dict[Part, Float], rises: dict[Part, float]) -> list[str]:
-    """Where the test part goes beyond what the policy is trained on."""
-    found = []
+    """Caveats where the test part goes beyond the loads that the policy is trained on."""
+    caveats = []
     trained, tested = GROWTH * float(parts[Part.TRAIN].max()), float(np.percentile(parts[Part.TEST], 99))
     if tested > trained:
-        found.append(
+        caveats.append(
             f"the test part reaches {tested:.3g} requests/s (99th percentile) and training went up to {trained:.3g}: "
             "outside what was trained; train again on a history that has such loads in its first 60 %"
         )
     if rises[Part.TEST] > SMOOTH_RISE >= rises[Part.TRAIN]:
-        found.append(
+        caveats.append(
             f"the test part is bursty (rise {rises[Part.TEST]:.2f}) and the train part is not "
             f"({rises[Part.TRAIN]:.2f}): outside what was trained"
         )
-    return found
+    return caveats
 
 
 def duration(seconds: float) -> str:

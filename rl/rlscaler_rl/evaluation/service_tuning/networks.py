@@ -26,7 +26,7 @@ from rlscaler_rl.evaluation.statistics import Design, Interval, weights
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
 from rlscaler_rl.evaluation.tuning.score import scores
 from rlscaler_rl.evaluation.tuning.search import search
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -37,7 +37,7 @@ GENERAL, OWN_SPEC, FOUND_SPEC = "general", "own_spec", "found_spec"
 """The networks that the choice is among: the start, and two fine-tuned under the user's spec and under one found."""
 
 TOO_DEAR = 1e6
-"""J of what guards.budgetPerHour rules out."""
+"""J of specs that guards.budgetPerHour rules out."""
 
 IDLE = 0.001
 """A change that J does not miss by more than this part of it is left out."""
@@ -58,18 +58,18 @@ class Alternative:
     tuned: FineTuned | None = None
     """None: the start."""
 
-    trained_under: Found = field(default_factory=dict)
+    trained_under: Point = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What the tune part says."""
+    """Network and spec that the tune part chooses."""
 
     network: Alternative
     """The better of the fine-tuned ones."""
 
-    found: Found
-    """What is to be changed of the spec; empty where that is not shown to help."""
+    found: Point
+    """Changes of the spec; empty where none is shown to help."""
 
     gain: Difference | None
     """J on the tune part under the best spec that was found, minus J under the user's own. None: the two are equal."""
@@ -97,53 +97,58 @@ class Bench:
     finalists: int
     seed: int
 
-    def search(self, actor: ActorLike, known: Sequence[Found] = ()) -> list[Found]:
+    def search(self, actor: ActorLike, known: Sequence[Point] = ()) -> list[Point]:
         """The best settings around a network, the best first."""
         kind = spec.around(self.kind, actor)
 
-        def j(found: Sequence[Found]) -> Float:
-            played = scores(kind, found, self.screening, "fluid", self.score.j).mean(axis=1)
-            return np.where([spec.affordable(self.service, one) for one in found], played, TOO_DEAR)
+        def j(points: Sequence[Point]) -> Float:
+            played = scores(kind, points, self.screening, "fluid", self.score.j).mean(axis=1)
+            return np.where([spec.affordable(self.service, point) for point in points], played, TOO_DEAR)
 
         trials = search(kind.space, [*known, *spec.starts(kind)], j, self.budget, self.seed)
-        allowed = [trial.found for trial in trials if trial.j < TOO_DEAR]
+        allowed = [trial.point for trial in trials if trial.j < TOO_DEAR]
         return allowed[: self.finalists]
 
-    def judge(self, actor: ActorLike, found: Sequence[Found]) -> Float:
+    def judge(self, actor: ActorLike, points: Sequence[Point]) -> Float:
         """(K, N) J of settings at the level that judges; all of them set the same names."""
-        return scores(spec.around(self.kind, actor), found, self.judged, self.level, self.score.j)
+        return scores(spec.around(self.kind, actor), points, self.judged, self.level, self.score.j)
 
-    def choose(self, networks: Sequence[Alternative], found: dict[str, list[Found]]) -> Choice:
-        """`found`: what the searches around each network found.
+    def choose(self, networks: Sequence[Alternative], points: dict[str, list[Point]]) -> Choice:
+        """Choose a network and the changes of the spec.
 
-        A network that is worse than the start under the user's own spec is passed over, because who publishes it may
-        leave the spec as it is. Where both are, the spec is chosen around the start.
+        A network that is worse than the start under the user's own spec is passed over, because its user may leave the
+        spec as it is. Where both are, the spec is chosen around the start.
+
+        :param points: the best points of the search around each network.
         """
         own, best = {}, {}
-        for one in networks:
-            j = self.judge(one.actor, found[one.name])
+        for candidate in networks:
+            j = self.judge(candidate.actor, points[candidate.name])
             at = int(j.mean(axis=1).argmin())
-            own[one.name] = self.judge(one.actor, [spec.OWN])[0]
-            best[one.name] = found[one.name][at], j[at]
-        fine_tuned = [one for one in networks if one.tuned is not None]
+            own[candidate.name] = self.judge(candidate.actor, [spec.OWN])[0]
+            best[candidate.name] = points[candidate.name][at], j[at]
+        fine_tuned = [candidate for candidate in networks if candidate.tuned is not None]
         sound = [
-            one
-            for one in fine_tuned
-            if one.tuned and one.tuned.best.steps and own[one.name].mean() <= own[GENERAL].mean()
+            candidate
+            for candidate in fine_tuned
+            if candidate.tuned and candidate.tuned.best.steps and own[candidate.name].mean() <= own[GENERAL].mean()
         ]
         if sound:
-            network = min(sound, key=lambda one: min(best[one.name][1].mean(), own[one.name].mean()))
+            network = min(sound, key=lambda candidate: min(best[candidate.name][1].mean(), own[candidate.name].mean()))
             inside = network
         else:
-            network = min(fine_tuned, key=lambda one: float(own[one.name].mean()))
-            inside = next(one for one in networks if one.name == GENERAL)
+            network = min(fine_tuned, key=lambda candidate: float(own[candidate.name].mean()))
+            inside = next(candidate for candidate in networks if candidate.name == GENERAL)
         changed, gain = self._recommended(inside, own[inside.name], *best[inside.name])
-        means = {one.name: (float(own[one.name].mean()), float(best[one.name][1].mean())) for one in networks}
+        means = {
+            candidate.name: (float(own[candidate.name].mean()), float(best[candidate.name][1].mean()))
+            for candidate in networks
+        }
         return Choice(network, changed, gain, means)
 
-    def _recommended(self, network: Alternative, own: Float, found: Found, j: Float) -> tuple[Found, Difference | None]:
+    def _recommended(self, network: Alternative, own: Float, point: Point, j: Float) -> tuple[Point, Difference | None]:
         """The changes that matter, where they are shown to help, and by how much they change J."""
-        changed = spec.changes(self.service, found)
+        changed = spec.changes(self.service, point)
         if not changed:
             return spec.OWN, None
         best, limit = self.judge(network.actor, [changed])[0], float(j.mean()) * (1 + IDLE)
@@ -157,16 +162,16 @@ class Bench:
         gain = self._difference(best, own)
         return (changed if gain.verdict == "win" else spec.OWN), gain
 
-    def _difference(self, one: Float, other: Float) -> Difference:
+    def _difference(self, j: Float, other: Float) -> Difference:
         """(N,) J of two on the same episodes, paired over the blocks of the history."""
-        design = Design(self.runs, len(one) // self.runs, replayed(self.judged, self.runs))
-        apart = one - other
-        found = Interval.of(float(apart.mean()), weights(design) @ apart)
-        return as_difference(found, float(other.mean()), decidable=design.decidable)
+        design = Design(self.runs, len(j) // self.runs, replayed(self.judged, self.runs))
+        apart = j - other
+        interval = Interval.of(float(apart.mean()), weights(design) @ apart)
+        return as_difference(interval, float(other.mean()), decidable=design.decidable)
 
 
 def share(training: FineTuning, seed: int) -> FineTuning:
-    """What one of the networks gets of the training."""
+    """Settings of the training of one network: its share of steps and seconds."""
     return replace(
         training,
         steps=max(training.steps // NETWORKS, 1),
@@ -181,7 +186,7 @@ def train(
     service: Service,
     history: History,
     start: Start,
-    found: Found,
+    point: Point,
     on_tune: Scenarios,
     score: Score,
     training: FineTuning,
@@ -190,24 +195,24 @@ def train(
     folder: Path,
 ) -> Alternative:
     """Fine-tune under a spec and choose the checkpoint by the tune part under the same spec."""
-    settings = spec.settings_of(found)
+    settings = spec.settings_of(point)
 
     def judge(actor: NumpyActor, at: LevelName) -> float:
         return float(score.j(run(on_tune, spec.under(actor, settings), level=at).result).mean())
 
-    under = spec.with_point(service, found)
+    under = spec.with_point(service, point)
     rngs = np.random.default_rng([training.seed, 21]).spawn(SOURCES)
     sources = [ServiceSource(under, history, rng).take for rng in rngs]
     played = Episodes(sources, service.interval, service.episode_seconds, score.reward)
-    made = fine_tune(start, played, judge, training, progress, level=level, folder=folder)
-    return Alternative(name, made.best.actor, made, found)
+    tuned = fine_tune(start, played, judge, training, progress, level=level, folder=folder)
+    return Alternative(name, tuned.best.actor, tuned, point)
 
 
 def artefact(service: Service, start: Start, network: Alternative, training: FineTuning) -> Artefact:
     """The chosen checkpoint, with the service as its envelope."""
     assert network.tuned is not None
     best = network.tuned.best
-    made = Training(
+    origin = Training(
         seed=training.seed,
         steps=best.steps,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -220,4 +225,4 @@ def artefact(service: Service, start: Start, network: Alternative, training: Fin
         },
     )
     envelope = service.envelope(ERROR, lag_seconds(service))
-    return trained_on(start.manifest, best.onnx, f"{service.namespace}-{service.name}", made, envelope=envelope)
+    return trained_on(start.manifest, best.onnx, f"{service.namespace}-{service.name}", origin, envelope=envelope)

@@ -40,7 +40,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """What a folder holds, checked: the graph loads, belongs to the manifest, and was judged."""
+    """Checked content of a folder: the graph loads, belongs to the manifest, and was judged."""
 
     onnx: bytes
     manifest: bytes
@@ -130,7 +130,7 @@ def config_map(package: Package, name: str, namespace: str) -> dict[str, Any]:
 
 
 def snippet(name: str) -> str:
-    """What the RLScalingPolicy has to say to use it."""
+    """Lines of an RLScalingPolicy that uses the ConfigMap."""
     return f"spec:\n  policy:\n    configMap: {{name: {name}, key: {MANIFEST}}}\n"
 
 
@@ -148,9 +148,9 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
     try:
         connection = config.new_client_from_config(str(kubeconfig) if kubeconfig else None)
     except Exception as error:  # the client library raises whatever a malformed file leads to
-        said, source = " ".join(str(error).split()), kubeconfig or "$KUBECONFIG or ~/.kube/config"
+        reason, source = " ".join(str(error).split()), kubeconfig or "$KUBECONFIG or ~/.kube/config"
         raise click.ClickException(
-            f"cannot find a cluster in {source}: {said}; correct it, or name a kubeconfig with --kubeconfig"
+            f"cannot find a cluster in {source}: {reason}; correct it, or name a kubeconfig with --kubeconfig"
         ) from error
     with connection:
         try:
@@ -168,15 +168,15 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
 
 def _reason(error: Any) -> str:
     try:
-        said = json.loads(error.body)["message"]
+        reason = json.loads(error.body)["message"]
     except (TypeError, ValueError, KeyError):
-        said = error.reason
+        reason = error.reason
     remedies = {
         403: "; you need the right to patch ConfigMaps there",
         404: "; create the namespace first",
         409: "; another client owns these fields: choose another --name, or delete the ConfigMap",
     }
-    return f"{said}{remedies.get(error.status, '')}"
+    return f"{reason}{remedies.get(error.status, '')}"
 
 
 @click.command()
@@ -198,7 +198,7 @@ def publish(
 ) -> None:
     """Write the policy that `rlscaler train --for` left in FOLDER as a ConfigMap, as YAML or JSON to standard output.
 
-    What the RLScalingPolicy has to say to use it goes to standard error.
+    The lines for the RLScalingPolicy go to standard error.
     """
     if kubeconfig is not None and not applied:
         raise click.UsageError("--kubeconfig: only with --apply")

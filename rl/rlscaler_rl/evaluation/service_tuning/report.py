@@ -1,4 +1,4 @@
-"""report.txt, and what the terminal shows."""
+"""The verdict as text, for report.txt and the terminal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def headline(verdict: ServiceVerdict) -> str:
 
 
 def text_report(verdict: ServiceVerdict) -> str:
-    """The verdict with its reasons, the table, and what it rests on."""
+    """The verdict with its reasons, the table, and the history and training behind it."""
     history, training = verdict.history, verdict.training
     kind = "smooth" if history.smooth else "bursty"
     best = f"the checkpoint at {training.best_steps:,}" if training.best_steps else "the start itself"
@@ -55,19 +55,26 @@ def text_report(verdict: ServiceVerdict) -> str:
 
 
 def _spec(verdict: ServiceVerdict) -> list[str]:
-    """The recommended changes of the spec and what they are worth."""
-    made = verdict.recommendation
-    if made is None:
+    """The recommended changes of the spec and their differences in J."""
+    recommendation = verdict.recommendation
+    if recommendation is None:
         return []
-    if not made.changes:
-        return [f"Spec: {made.reason}"]
-    lines = [f"Spec changes ({PATCH_FILE}): {'apply' if made.apply else 'do not apply'}", f"  - {made.reason}"]
+    if not recommendation.changes:
+        return [f"Spec: {recommendation.reason}"]
+    lines = [
+        f"Spec changes ({PATCH_FILE}): {'apply' if recommendation.apply else 'do not apply'}",
+        f"  - {recommendation.reason}",
+    ]
     labels = {POLICY: "with the policy for this service", GENERAL: "with the general policy"} | {
         name: f"the policy under them, against {label}" for name, label in TUNED_RIVALS.items()
     }
-    said = POLICY if verdict.publish else GENERAL
-    lines += [f"  - {labels[name]}: J {found.shown()}" for name, found in made.worth.items() if name != said]
-    return [*lines, f"  - {made.together}", *(f"    {line}" for line in to_yaml(made).splitlines())]
+    running = POLICY if verdict.publish else GENERAL
+    lines += [
+        f"  - {labels[name]}: J {difference.shown()}"
+        for name, difference in recommendation.worth.items()
+        if name != running
+    ]
+    return [*lines, f"  - {recommendation.together}", *(f"    {line}" for line in to_yaml(recommendation).splitlines())]
 
 
 def _table(rows: tuple[ServiceRow, ...]) -> str:
@@ -87,7 +94,8 @@ def _table(rows: tuple[ServiceRow, ...]) -> str:
 
 
 def _against(row: ServiceRow) -> str:
-    found = row.difference
-    if found is None:
+    difference = row.difference
+    if difference is None:
         return ""
-    return f"{found.percent:+.1f} [{found.low_percent:+.1f}, {found.high_percent:+.1f}] {found.verdict}"
+    bounds = f"[{difference.low_percent:+.1f}, {difference.high_percent:+.1f}]"
+    return f"{difference.percent:+.1f} {bounds} {difference.verdict}"

@@ -1,4 +1,4 @@
-"""Who the fine-tuned policy meets on the service's held-back part, tuned where tuning is theirs to have."""
+"""Rivals of the fine-tuned policy on the service's held-back part, and the tuning of those that can be tuned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.evaluation.service_tuning.spec import OWN, settings_of, under
 from rlscaler_rl.evaluation.tuning.cache import record_of
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.evaluation.tuning.tune import Best, best_settings
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -43,14 +43,15 @@ def tune(
     finalists: int,
     seed: int,
 ) -> Best:
-    """Search at the fluid level, judge the best at `level` beside where it started; as all contenders are tuned.
+    """Search the settings of a rival as all contenders are tuned, and judge the best at `level` beside the starts.
 
-    `draws`: from the tune part, what the search sees and, with other arrivals and cold starts, what judges.
     It starts from the default and from the settings tuned for all loads, where these are current. The action interval
     is the service's, as the policy's is.
+
+    :param draws: episodes of the tune part for the search, and others with different arrivals and cold starts to judge.
     """
     tunable, own = _at_the_services_interval(CONTENDERS[name], float(draws[0].interval_seconds[0]))
-    known = [{key: found[key] for key in tunable.space} for found in _tuned_for_all(name)]
+    known = [{key: point[key] for key in tunable.space} for point in _tuned_for_all(name)]
     best = best_settings(
         tunable,
         [tunable.default, *known],
@@ -62,21 +63,21 @@ def tune(
         score=score.j,
         seed=seed,
     )
-    return replace(best, found=best.found | own)
+    return replace(best, point=best.point | own)
 
 
-def _at_the_services_interval(tunable: Tunable, interval: float) -> tuple[Tunable, Found]:
-    """The contender without an interval to be set, and what that leaves out of the settings."""
+def _at_the_services_interval(tunable: Tunable, interval: float) -> tuple[Tunable, Point]:
+    """The contender without an interval in its space, and the interval as a setting."""
     if "interval" not in tunable.space:
         return tunable, {}
-    own: Found = {"interval": interval}
-    space, default = ({k: v for k, v in one.items() if k != "interval"} for one in (tunable.space, tunable.default))
+    own: Point = {"interval": interval}
+    space, default = ({k: v for k, v in part.items() if k != "interval"} for part in (tunable.space, tunable.default))
     return replace(
-        tunable, space=space, default=default, settings=lambda found: tunable.settings({**found, **own})
+        tunable, space=space, default=default, settings=lambda point: tunable.settings({**point, **own})
     ), own
 
 
-def _tuned_for_all(name: str) -> list[Found]:
+def _tuned_for_all(name: str) -> list[Point]:
     """The settings tuned for all loads, where the cache is current; without them the default alone is the start."""
     try:
         return [record_of(name).found]
@@ -90,17 +91,19 @@ def rivals(
     general: ActorLike,
     tuned: Mapping[str, Best],
     peak_rps: float,
-    recommended: Found = OWN,
+    recommended: Point = OWN,
 ) -> list[Entry]:
-    """The policy first, then all that it meets. `peak_rps`: what fixed replicas are sized for.
+    """Return the policy first, then all rivals.
 
     The networks run under the user's own spec, and again under a recommended one that changes anything.
+
+    :param peak_rps: requests/s that fixed replicas are sized for.
     """
     sized = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
     today = service.replicas
     listed = [
         Entry(POLICY, "Policy for this service", "policy", lambda rate, seed: fine_tuned),
-        *(_tuned_entry(name, tuned[name].found) for name in TUNED),
+        *(_tuned_entry(name, tuned[name].point) for name in TUNED),
         Entry(GENERAL, _label(service, general), "contender", lambda rate, seed: general),
         Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
         Entry("hpa", "HPA default (80 %)", "contender", lambda rate, seed: Hpa()),
@@ -119,8 +122,8 @@ def rivals(
     return listed
 
 
-def _tuned_entry(name: str, found: Found) -> Entry:
-    return Entry(f"{name}_tuned", TUNED[name], "tuned", lambda rate, seed: CONTENDERS[name].controller(found, rate))
+def _tuned_entry(name: str, point: Point) -> Entry:
+    return Entry(f"{name}_tuned", TUNED[name], "tuned", lambda rate, seed: CONTENDERS[name].controller(point, rate))
 
 
 def _hindsight(rate: Float, seed: int) -> Controller:

@@ -35,7 +35,7 @@ REPORT = "report.txt"
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long is trained and searched, and at which level is judged."""
+    """Length of training and searches, and the level that judges."""
 
     training: FineTuning = field(default_factory=FineTuning)
     level: LevelName = "request"
@@ -70,19 +70,19 @@ def tune_for_service(
         seed=seed,
     )
     choice = _chosen(bench, history, start, options, progress, folder)
-    made = networks.artefact(service, start, choice.network, options.training)
-    write(folder, "policy", "manifest.json", made.content, made.manifest)
+    policy = networks.artefact(service, start, choice.network, options.training)
+    write(folder, "policy", "manifest.json", policy.content, policy.manifest)
     tuned, searched = {}, {"budget": options.budget, "finalists": options.finalists, "seed": seed}
     for name in TUNED:
         progress(f"tuning the contender {name} on the tune part")
         tuned[name] = tune(name, (on_tune, judged), score, options.level, **searched)
     progress("playing the held-back part")
-    said = _judged(service, history, start, choice, tuned, made.actor(), score, options)
-    assert said.recommendation is not None
-    verdict.write_patch(said.recommendation, service, folder)
-    write_atomically(folder / schema.VERDICT_FILE, said.model_dump_json(indent=1, by_alias=True) + "\n")
-    write_atomically(folder / REPORT, report.text_report(said))
-    return said
+    judgement = _judged(service, history, start, choice, tuned, policy.actor(), score, options)
+    assert judgement.recommendation is not None
+    verdict.write_patch(judgement.recommendation, service, folder)
+    write_atomically(folder / schema.VERDICT_FILE, judgement.model_dump_json(indent=1, by_alias=True) + "\n")
+    write_atomically(folder / REPORT, report.text_report(judgement))
+    return judgement
 
 
 def _chosen(
@@ -90,17 +90,17 @@ def _chosen(
 ) -> Choice:
     """The spec is searched around the general network, two are fine-tuned, and it is searched around each of them."""
     progress("searching the spec around the general policy on the tune part")
-    made = [Alternative(GENERAL, start.loaded.actor)]
-    found = {GENERAL: bench.search(start.loaded.actor)}
-    best = spec.changes(bench.service, found[GENERAL][0])
+    alternatives = [Alternative(GENERAL, start.loaded.actor)]
+    points = {GENERAL: bench.search(start.loaded.actor)}
+    best = spec.changes(bench.service, points[GENERAL][0])
     for index, (name, under) in enumerate(((OWN_SPEC, spec.OWN), (FOUND_SPEC, best))):
         progress(f"fine-tuning under {'your own spec' if not under else 'the best spec so far'}")
         training = networks.share(options.training, bench.seed + index)
         known = bench.service, history, start, under, bench.screening, bench.score
-        made.append(networks.train(name, *known, training, bench.level, progress, folder))
+        alternatives.append(networks.train(name, *known, training, bench.level, progress, folder))
         progress("searching the spec around it")
-        found[name] = bench.search(made[-1].actor, [found[GENERAL][0]])
-    return bench.choose(made, found)
+        points[name] = bench.search(alternatives[-1].actor, [points[GENERAL][0]])
+    return bench.choose(alternatives, points)
 
 
 def _judged(
@@ -113,13 +113,13 @@ def _judged(
     score: Score,
     options: Options,
 ) -> schema.ServiceVerdict:
-    name, found = service.name, choice.network.tuned
-    assert found is not None
+    name, fine_tuned = service.name, choice.network.tuned
+    assert fine_tuned is not None
     played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
     episodes, runs = part_episodes(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
     board, audit = verdict.play(name, played, episodes, runs, score, options.level)
-    made = verdict.rows(board, name, played, service, service.episode_seconds)
-    publish, reasons = verdict.decide(made, history, found, service, audit.reasons())
+    rows = verdict.rows(board, name, played, service, service.episode_seconds)
+    publish, reasons = verdict.decide(rows, history, fine_tuned, service, audit.reasons())
     return schema.ServiceVerdict(
         publish=publish,
         reasons=reasons,
@@ -132,32 +132,32 @@ def _judged(
         episode_seconds=service.episode_seconds,
         episodes=len(episodes),
         history=_recorded(history, service),
-        training=_training(start, choice, found, tuned),
-        rows=made,
+        training=_training(start, choice, fine_tuned, tuned),
+        rows=rows,
         recommendation=verdict.recommendation(board, name, choice, service, history, publish=publish),
     )
 
 
-def _training(start: Start, choice: Choice, found: FineTuned, tuned: Mapping[str, Best]) -> schema.ServiceTraining:
+def _training(start: Start, choice: Choice, fine_tuned: FineTuned, tuned: Mapping[str, Best]) -> schema.ServiceTraining:
     return schema.ServiceTraining(
         start=start.loaded.name,
-        steps=found.steps,
-        seconds=round(found.seconds, 1),
-        cut_short=found.cut_short,
-        best_steps=found.best.steps,
-        tune_j={one.steps: round(one.fluid, 4) for one in found.candidates},
-        tuned={name: {"default": one.default_j, "tuned": one.j} for name, one in tuned.items()},
+        steps=fine_tuned.steps,
+        seconds=round(fine_tuned.seconds, 1),
+        cut_short=fine_tuned.cut_short,
+        best_steps=fine_tuned.best.steps,
+        tune_j={candidate.steps: round(candidate.fluid, 4) for candidate in fine_tuned.candidates},
+        tuned={name: {"default": candidate.default_j, "tuned": candidate.j} for name, candidate in tuned.items()},
         chosen=choice.network.name,
         networks={name: {"own": round(own, 4), "found": round(best, 4)} for name, (own, best) in choice.j.items()},
     )
 
 
 def _assumed(service: Service) -> list[str]:
-    """What the policy leaves open and training took for granted."""
-    found = [f"spec.{field} is assumed, as it was neither set nor learned: measure it" for field in service.assumed]
+    """Caveats about constants that the policy leaves open and training assumed."""
+    caveats = [f"spec.{field} is assumed, as it was neither set nor learned: measure it" for field in service.assumed]
     if (service.params.present[0] & (service.params.min_replicas[0] == 0)).any():
-        found.append("minReplicas 0: training kept at least one replica in every pool; the trial did not")
-    return found
+        caveats.append("minReplicas 0: training kept at least one replica in every pool; the trial did not")
+    return caveats
 
 
 def _recorded(history: History, service: Service) -> schema.RecordedHistory:

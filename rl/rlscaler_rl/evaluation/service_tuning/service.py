@@ -1,4 +1,4 @@
-"""One service: what its policy says of it, and the simulator's columns that follow."""
+"""One service: the constants in its policy, and the simulator's columns that follow."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ EPISODE_SECONDS, EPISODE_INTERVALS = 600, 20
 """An episode has at least as many of either."""
 
 SCRAPE_SECONDS = (2, 15)
-"""How often Prometheus may look; a longer window would not fit into what the simulator remembers."""
+"""Bounds of the seconds between two scrapes; a longer rate window would not fit into the simulator's memory."""
 
 UTILIZATION = 0.8
-"""How full the replicas are that a load is sized for, 0 to 1."""
+"""Utilization, 0 to 1, at which replicas are sized for a load."""
 
 NOMINAL_RPS_RATIO = 5.0
 """Stands in where only one pool is there; nothing depends on it."""
@@ -90,7 +90,7 @@ class Service:
 
     @property
     def gpu_cost_per_hour(self) -> float:
-        """What one GPU replica equivalent, the unit of costs in simulation, costs."""
+        """Price of one GPU replica equivalent, the unit of costs in simulation."""
         return float(self.params.cost_per_hour[0, GPU])
 
     @property
@@ -164,7 +164,7 @@ _SPEC = (
     "fallback_replicas",
     "pending_seconds",
 )
-"""What the policy decides and scenarios have no column for."""
+"""Parameters of the policy's spec that scenarios have no column for."""
 
 
 def service_of(
@@ -173,7 +173,10 @@ def service_of(
     replicas: tuple[int, int] | None = None,
     router: str = ROUTERS[LEAST_LOADED],
 ) -> Service:
-    """Raises EvaluationError for what cannot be simulated, naming object, field and remedy."""
+    """Return the service of a policy.
+
+    :raises EvaluationError: for a policy that cannot be simulated, naming object, field and remedy.
+    """
     params = policy.params
     where = f"RLScalingPolicy {policy.namespace}/{policy.name}: spec"
     check_scrape(scrape_seconds)
@@ -234,7 +237,7 @@ def _check_interval(params: Params, where: str) -> None:
 
 
 def _standing(params: Params) -> float:
-    """What minReplicas cost an hour."""
+    """Cost of minReplicas an hour."""
     return float((params.min_replicas[0] * params.cost_per_hour[0]).sum())
 
 
@@ -276,10 +279,10 @@ def _check_pool(params: Params, index: int, where: str) -> None:
 def _today(params: Params, replicas: tuple[int, int] | None) -> tuple[int, int] | None:
     if replicas is None:
         return None
-    kept = np.where(params.present[0], replicas, 0)
-    outside = (kept < 0) | (kept > MAX_PODS)
-    if outside.any() or not kept.any():
+    current = np.where(params.present[0], replicas, 0)
+    outside = (current < 0) | (current > MAX_PODS)
+    if outside.any() or not current.any():
         raise EvaluationError(
             f"--replicas {replicas[0]},{replicas[1]}: 0 to {MAX_PODS} of each pool, and at least one in all"
         )
-    return int(kept[GPU]), int(kept[CPU])
+    return int(current[GPU]), int(current[CPU])

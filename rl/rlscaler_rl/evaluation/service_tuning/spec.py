@@ -1,6 +1,7 @@
-"""The part of a service's own spec that is searched, and how what was found reads as a patch of the policy.
+"""The searched part of a service's own spec, and its changes as a patch of the policy.
 
-A point holds what it changes: a name that it lacks is as the policy has it, so the empty point is the user's own spec.
+A point holds the names that it changes: a missing name keeps the policy's value, so the empty point is the user's own
+spec.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.evaluation.service_tuning.history import History
 from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service, standing_fits
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
-from rlscaler_rl.evaluation.tuning.spaces import SPEC, Found, Space
+from rlscaler_rl.evaluation.tuning.spaces import SPEC, Point, Space
 from rlscaler_rl.workloads import Part
 
-OWN: Found = {}
+OWN: Point = {}
 MINIMUM = ("min_gpu", "min_cpu")
 TARGET = "target_utilization"
 KEPT = ("interval", "up_window")
@@ -35,31 +36,31 @@ STANDING = ((0.25, 0.25), (0.25, 0.75), (0.5, 0.25), (0.5, 0.75), (0.75, 0.0), (
 
 
 def space_of(service: Service, history: History) -> Space:
-    """`spaces.SPEC` for one service, but for what stays as the user has it (`KEPT`).
+    """Return `spaces.SPEC` for one service, without the names that stay as the user has them (`KEPT`).
 
-    minReplicas go from the user's own to what carries the load in that pool alone; never above maxReplicas, nor above
-    `fallback.replicas`, which must not lie below minReplicas.
+    minReplicas go from the user's own to the number that carries the load in that pool alone; never above maxReplicas,
+    nor above `fallback.replicas`, which must not lie below minReplicas.
     """
     params = service.params
     peak = max(history.peaks[part] for part in (Part.TRAIN, Part.TUNE)) / UTILIZATION
-    made = {name: bounds for name, bounds in SPEC.items() if name not in KEPT}
+    space = {name: bounds for name, bounds in SPEC.items() if name not in KEPT}
     for index, name in enumerate(MINIMUM):
         low = int(params.min_replicas[0, index])
         most = [int(params.max_replicas[0, index]), math.ceil(peak / service.rps[index])]
         if service.fallback[index] is not None:
             most.append(int(service.fallback[index] or 0))
-        made[name] = IntDistribution(low, max(min(most), low))
+        space[name] = IntDistribution(low, max(min(most), low))
     own = own_point(service)
     target, window = SPEC[TARGET], SPEC["down_window"]
     assert isinstance(target, FloatDistribution)
     assert isinstance(window, IntDistribution)
-    made[TARGET] = FloatDistribution(min(target.low, own[TARGET]), max(target.high, own[TARGET]))
+    space[TARGET] = FloatDistribution(min(target.low, own[TARGET]), max(target.high, own[TARGET]))
     step = math.gcd(WINDOW_STEP, own["down_window"])
-    made["down_window"] = IntDistribution(0, max(window.high, own["down_window"]), step=step)
-    return made
+    space["down_window"] = IntDistribution(0, max(window.high, own["down_window"]), step=step)
+    return space
 
 
-def own_point(service: Service) -> Found:
+def own_point(service: Service) -> Point:
     """The user's spec as a point; where the pools' targets differ, their mean stands for both."""
     params = service.params
     return {
@@ -72,7 +73,7 @@ def own_point(service: Service) -> Found:
 
 
 def tunable(service: Service, history: History) -> Tunable:
-    """What is searched around a network; `around` says which."""
+    """The contender whose spec is searched; `around` puts a network inside."""
     return replace(
         CONTENDERS["ppo"], space=space_of(service, history), default=own_point(service), settings=settings_of
     )
@@ -84,61 +85,61 @@ def around(kind: Tunable, actor: ActorLike) -> Tunable:
 
 
 def under(actor: ActorLike, settings: SpecSettings) -> Configured:
-    made = Configured(actor, settings)
-    made.manifest = actor.manifest
-    return made
+    configured = Configured(actor, settings)
+    configured.manifest = actor.manifest
+    return configured
 
 
-def starts(kind: Tunable) -> list[Found]:
+def starts(kind: Tunable) -> list[Point]:
     """The user's own spec, alone and over standing capacity."""
     bounds = [kind.space[name] for name in MINIMUM]
-    found = [kind.default]
+    points = [kind.default]
     for shares in STANDING:
-        point = dict(kind.default)
+        start = dict(kind.default)
         for name, bound, share in zip(MINIMUM, bounds, shares, strict=True):
             assert isinstance(bound, IntDistribution)
-            point[name] = bound.low + round(share * (bound.high - bound.low))
-        if point not in found:
-            found.append(point)
-    return found
+            start[name] = bound.low + round(share * (bound.high - bound.low))
+        if start not in points:
+            points.append(start)
+    return points
 
 
-def settings_of(found: Found) -> SpecSettings:
+def settings_of(point: Point) -> SpecSettings:
     """The spec as it is played, in steps that the custom resource knows; scaleUp stays as the user has it."""
-    target = found.get(TARGET)
-    window = found.get("down_window")
+    target = point.get(TARGET)
+    window = point.get("down_window")
     return SpecSettings(
-        min_replicas=(found.get("min_gpu", 0), found.get("min_cpu", 0)),
-        reactive_floor=found.get("reactive_floor"),
+        min_replicas=(point.get("min_gpu", 0), point.get("min_cpu", 0)),
+        reactive_floor=point.get("reactive_floor"),
         target_utilization=None if target is None else round(target, 2),
         scale_down_window_seconds=None if window is None else float(window),
     )
 
 
-def with_point(service: Service, found: Found) -> Service:
+def with_point(service: Service, point: Point) -> Service:
     """The service under that spec."""
-    return replace(service, params=with_spec(service.params, settings_of(found)))
+    return replace(service, params=with_spec(service.params, settings_of(point)))
 
 
-def affordable(service: Service, found: Found) -> bool:
+def affordable(service: Service, point: Point) -> bool:
     """`service.standing_fits` under that spec."""
-    return standing_fits(with_point(service, found).params)
+    return standing_fits(with_point(service, point).params)
 
 
-def changes(service: Service, found: Found) -> Found:
-    """What of a point differs from the user's own spec; a target that no floor aims at is none."""
+def changes(service: Service, point: Point) -> Point:
+    """Return the names of a point that differ from the user's own spec; a target that no floor aims at does not."""
     own, params = own_point(service), service.params
-    made = {name: found[name] for name in found if name != TARGET and found[name] != own[name]}
-    if TARGET in found and found.get("reactive_floor", own["reactive_floor"]):
-        target = round(found[TARGET], 2)
+    differing = {name: point[name] for name in point if name != TARGET and point[name] != own[name]}
+    if TARGET in point and point.get("reactive_floor", own["reactive_floor"]):
+        target = round(point[TARGET], 2)
         if (np.round(params.target_utilization[0][params.present[0]], 2) != target).any():
-            made[TARGET] = target
-    return made
+            differing[TARGET] = target
+    return differing
 
 
-def patch(service: Service, found: Found) -> dict[str, Any]:
+def patch(service: Service, point: Point) -> dict[str, Any]:
     """A merge patch of the RLScalingPolicy with the fields that differ; empty where none does."""
-    params, differs = service.params, changes(service, found)
+    params, differs = service.params, changes(service, point)
     spec: dict[str, Any] = {}
     for pool, name in zip(POOLS, MINIMUM, strict=True):
         if name in differs:
@@ -159,7 +160,7 @@ def patch(service: Service, found: Found) -> dict[str, Any]:
     return {"spec": spec} if spec else {}
 
 
-def without(found: Found, names: Iterable[str]) -> Found:
+def without(point: Point, names: Iterable[str]) -> Point:
     """The point without `names`, which stay as the user has them."""
     dropped = set(names)
-    return {name: value for name, value in found.items() if name not in dropped}
+    return {name: value for name, value in point.items() if name not in dropped}

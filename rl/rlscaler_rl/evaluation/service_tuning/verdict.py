@@ -1,4 +1,4 @@
-"""What the held-back part says: the rows, may the policy be published, and what are the spec changes worth."""
+"""Verdict of the held-back part: the rows, whether to publish the policy, and the worth of the spec changes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def rows(
 
 
 def decide(
-    made: Sequence[ServiceRow], history: History, tuned: FineTuned, service: Service, broken: Sequence[str]
+    rows: Sequence[ServiceRow], history: History, tuned: FineTuned, service: Service, broken: Sequence[str]
 ) -> tuple[bool, tuple[str, ...]]:
     """(publish, reasons): every reason against, or the one for it."""
     against = list(broken)
@@ -85,22 +85,22 @@ def decide(
         )
     if tuned.best.steps == 0:
         against.append("training found nothing better than the general policy on the tune part: keep that one")
-    gate = [(one.label, one.difference) for one in made if one.role == "tuned" and one.difference]
+    gate = [(row.label, row.difference) for row in rows if row.role == "tuned" and row.difference]
     status, reason = judge(gate, smooth=history.smooth)
     if status != PASSES:
         kind = "within 2 % of" if history.smooth else "better than"
         against.append(f"not shown to be {kind} both tuned rivals: {reason}")
     against += [
-        f"{one.label} is better by {one.difference.percent:.1f} % "
-        f"[{one.difference.low_percent:.1f}, {one.difference.high_percent:.1f}]"
-        for one in made
-        if one.difference and one.difference.verdict == "loss" and one.role in ("today", "contender")
+        f"{row.label} is better by {row.difference.percent:.1f} % "
+        f"[{row.difference.low_percent:.1f}, {row.difference.high_percent:.1f}]"
+        for row in rows
+        if row.difference and row.difference.verdict == "loss" and row.role in ("today", "contender")
     ]
-    return (False, tuple(against)) if against else (True, (_in_favour(reason, made),))
+    return (False, tuple(against)) if against else (True, (_in_favour(reason, rows),))
 
 
-def _in_favour(reason: str, made: Sequence[ServiceRow]) -> str:
-    shown = [f"{one.difference.shown()} against {one.label}" for one in made if one.role == "tuned" and one.difference]
+def _in_favour(reason: str, rows: Sequence[ServiceRow]) -> str:
+    shown = [f"{row.difference.shown()} against {row.label}" for row in rows if row.role == "tuned" and row.difference]
     return f"{reason}: J {' and '.join(shown)}"
 
 
@@ -119,12 +119,12 @@ def recommendation(
     }
     runs = POLICY if publish else GENERAL
     label = "the policy for this service" if publish else "the general policy, which stays"
-    found = worth[runs]
-    said = {"win": "better", "loss": "worse"}.get(found.verdict, "not shown to be better")
+    against_own = worth[runs]
+    comparison = {"win": "better", "loss": "worse"}.get(against_own.verdict, "not shown to be better")
     _, together = judge([(label, worth[name]) for name, label in TUNED_RIVALS.items()], smooth=history.smooth)
     return Recommendation(
-        apply=found.verdict == "win",
-        reason=f"with {label}, {said} than your spec on the held-back part: J {found.shown()}",
+        apply=against_own.verdict == "win",
+        reason=f"with {label}, {comparison} than your spec on the held-back part: J {against_own.shown()}",
         changes=spec.patch(service, choice.found),
         tune=gain,
         worth=worth,
@@ -132,24 +132,24 @@ def recommendation(
     )
 
 
-def patch_file(made: Recommendation, service: Service) -> str:
+def patch_file(recommended: Recommendation, service: Service) -> str:
     """The changes as `kubectl patch --type merge --patch-file` takes them."""
     name, namespace = service.name, service.namespace
-    verdict = "apply" if made.apply else "do not apply"
+    verdict = "apply" if recommended.apply else "do not apply"
     return (
         f"# Spec changes for RLScalingPolicy {namespace}/{name}: {verdict}\n"
-        f"# {made.reason}\n"
-        f"# kubectl patch rlsp {name} -n {namespace} --type merge --patch-file {PATCH_FILE}\n{to_yaml(made)}"
+        f"# {recommended.reason}\n"
+        f"# kubectl patch rlsp {name} -n {namespace} --type merge --patch-file {PATCH_FILE}\n{to_yaml(recommended)}"
     )
 
 
-def to_yaml(made: Recommendation) -> str:
-    return yaml.safe_dump(made.changes, sort_keys=False)
+def to_yaml(recommended: Recommendation) -> str:
+    return yaml.safe_dump(recommended.changes, sort_keys=False)
 
 
-def write_patch(made: Recommendation, service: Service, folder: Path) -> None:
+def write_patch(recommended: Recommendation, service: Service, folder: Path) -> None:
     """Write the file beside the report; an earlier one is removed where nothing is recommended."""
-    if made.changes:
-        write_atomically(folder / PATCH_FILE, patch_file(made, service))
+    if recommended.changes:
+        write_atomically(folder / PATCH_FILE, patch_file(recommended, service))
     else:
         (folder / PATCH_FILE).unlink(missing_ok=True)

@@ -1,1 +1,1 @@
-"""Every contender's settings, searched for with the same budget, and what was found."""
+"""Search for the settings of every contender with equal budgets, and the cache of the best ones."""

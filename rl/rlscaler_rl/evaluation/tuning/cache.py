@@ -1,4 +1,4 @@
-"""The settings that were found: one JSON file that ships, and what tells that it is out of date."""
+"""Tuned settings: one JSON file that ships, and the checks that it is current."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 
 PROBE_TOLERANCE = 1e-3
 """Relative; rounding differs a little between machines."""
@@ -34,7 +34,7 @@ class Record(BaseModel):
     fold: int | None = None
     """Fold of the held-out workload that these settings may be judged on. They were tuned on the other."""
 
-    found: Found
+    found: Point
     j: float
     """J on the tune part, at the level that judges."""
 
@@ -49,7 +49,7 @@ class Record(BaseModel):
     """Digest of the episodes that were played."""
 
     space: str
-    """Digest of what was searched."""
+    """Digest of the search space."""
 
     network: None = None
     """Always None: settings of a network's spec are around the bundled network."""
@@ -68,7 +68,7 @@ class Tuned(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     probes: dict[str, list[float]] = {}
-    """Contender -> what `score.probe` gave when its records were made."""
+    """Contender -> J of `score.probe` when its records were made."""
 
     records: list[Record] = []
 
@@ -81,22 +81,24 @@ class Tuned(BaseModel):
         Where a probe has moved, the other records of its contender are out of date from now on.
         """
         moved = {name for name, probe in probes.items() if not same_probe(self.probes.get(name), probe)}
-        kept = [
+        records_before = [
             record.model_copy(update={"trials": 0}) if record.contender in moved else record for record in self.records
         ]
-        new = {record.key: record for record in [*kept, *records]}
+        new = {record.key: record for record in [*records_before, *records]}
         ordered = [new[key] for key in sorted(new, key=lambda key: tuple(str(part) for part in key))]
         return Tuned(probes={**self.probes, **probes}, records=ordered)
 
 
 def space_digest(tunable: Tunable) -> str:
     """Twelve hexadecimal digits of names, bounds and defaults."""
-    described = {name: distribution_to_json(one) for name, one in tunable.space.items()} | {"default": tunable.default}
+    described = {name: distribution_to_json(distribution) for name, distribution in tunable.space.items()} | {
+        "default": tunable.default
+    }
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def same_probe(one: list[float] | None, other: list[float]) -> bool:
-    return one is not None and len(one) == len(other) and np.allclose(one, other, rtol=PROBE_TOLERANCE)
+def same_probe(earlier: list[float] | None, probe: list[float]) -> bool:
+    return earlier is not None and len(earlier) == len(probe) and np.allclose(earlier, probe, rtol=PROBE_TOLERANCE)
 
 
 def shipped() -> Path:
@@ -140,16 +142,16 @@ def record_of(contender: str, workload: str | None = None, fold: int | None = No
     """The settings for a workload; those for all loads where it has none of its own. Raises EvaluationError."""
     if contender not in CONTENDERS:
         raise EvaluationError(f"contender {contender!r}: choose from {', '.join(CONTENDERS)}")
-    found = _loaded().find((contender, workload, fold)) or _loaded().find((contender, None, None))
-    if found is None:
+    record = _loaded().find((contender, workload, fold)) or _loaded().find((contender, None, None))
+    if record is None:
         raise EvaluationError(f"{contender}: no tuned settings for {workload or 'all loads'}; run `rlscaler tune`")
-    if found.space != space_digest(CONTENDERS[contender]):
+    if record.space != space_digest(CONTENDERS[contender]):
         raise EvaluationError(f"{contender}: tuned in a search space that has changed since; run `rlscaler tune`")
-    if not found.trials:
+    if not record.trials:
         raise EvaluationError(
             f"{contender}: tuned for {workload or 'all loads'} before it changed; run `rlscaler tune`"
         )
-    return found
+    return record
 
 
 def tuned(contender: str, workload: str | None = None, fold: int | None = None) -> Callable[[Float], Controller]:

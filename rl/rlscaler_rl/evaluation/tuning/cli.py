@@ -73,29 +73,29 @@ def tune(
         if check:
             _show_outdated(command.outdated(chosen, tuned, console), len(chosen), as_json)
             return
-        made = command.refresh(chosen, path, console, force=force, ray=ray)
+        refreshed = command.refresh(chosen, path, console, force=force, ray=ray)
     except TrainingError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
-        click.echo(made.model_dump_json(indent=1))
+        click.echo(refreshed.model_dump_json(indent=1))
 
 
-def _show_outdated(found: dict[SearchTask, str], asked: int, as_json: bool) -> None:
+def _show_outdated(reasons: dict[SearchTask, str], count: int, as_json: bool) -> None:
     """Print which settings do not count, and why. Raises ClickException where there are some."""
     from rich.console import Console
 
     if as_json:
         outdated = [
             {"contender": task.contender, "workload": task.workload, "fold": task.fold, "reason": reason}
-            for task, reason in found.items()
+            for task, reason in reasons.items()
         ]
-        click.echo(json.dumps({"current": asked - len(found), "outdated": outdated}, indent=1))
+        click.echo(json.dumps({"current": count - len(reasons), "outdated": outdated}, indent=1))
     else:
         console = Console(highlight=False)
-        for task, reason in found.items():
+        for task, reason in reasons.items():
             console.print(f"[bold red]{task.label}[/]: {reason}")
-        console.print(f"{asked - len(found)} of {asked} settings are current")
-    if found:
+        console.print(f"{count - len(reasons)} of {count} settings are current")
+    if reasons:
         raise click.ClickException("tuned settings are out of date; run `rlscaler tune`")
 
 

@@ -1,4 +1,4 @@
-"""Tune what is missing or out of date, keep what is not, and print the settings as Markdown."""
+"""Tune settings that are missing or out of date, keep the others, and print all as Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlscaler_rl.evaluation.tuning.cache import Key, Record, Tuned
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks, tune
 from rlscaler_rl.training.distributed import map_runs
 
@@ -25,7 +25,7 @@ STATIC = "static"
 def stale(tasks: Sequence[SearchTask], tuned: Tuned, probes: dict[str, list[float]]) -> dict[SearchTask, str]:
     """Task -> why its record does not count: missing, or made with another space, another meter or other episodes."""
     loads: dict[tuple[object, ...], str] = {}
-    found: dict[SearchTask, str] = {}
+    reasons: dict[SearchTask, str] = {}
     for task in tasks:
         where = task.workload, task.fold, task.episodes
         if where not in loads:
@@ -34,16 +34,18 @@ def stale(tasks: Sequence[SearchTask], tuned: Tuned, probes: dict[str, list[floa
             task, tuned.find(task.key), tuned.probes.get(task.contender), probes[task.contender], loads[where]
         )
         if reason:
-            found[task] = reason
-    return found
+            reasons[task] = reason
+    return reasons
 
 
-def _reason(task: SearchTask, record: Record | None, kept: list[float] | None, probed: list[float], loads: str) -> str:
+def _reason(
+    task: SearchTask, record: Record | None, probe_before: list[float] | None, probed: list[float], loads: str
+) -> str:
     if record is None:
         return "not tuned yet"
     if record.space != cache.space_digest(CONTENDERS[task.contender]):
         return "the search space has changed"
-    if not cache.same_probe(kept, probed):
+    if not cache.same_probe(probe_before, probed):
         return "the meter or the contender has changed"
     if record.loads != loads:
         return "the episodes have changed"
@@ -57,7 +59,7 @@ def refresh(
 ) -> Tuned:
     """Tune the stale tasks (all with `force`), here or as Ray tasks at `ray`; the file is written after each.
 
-    What an earlier tuning found under the same conditions stays where it is better.
+    Earlier settings of the same conditions stay where they are better.
     """
     tuned = cache.load(path)
     probes = _probes(tasks, console)
@@ -106,15 +108,16 @@ def _beaten(record: Record, tuned: Tuned, probe: list[float]) -> bool:
     return cache.same_probe(tuned.probes.get(record.contender), probe) and before.j < record.j
 
 
-def _known(task: SearchTask, tuned: Tuned) -> list[Found]:
-    """What was found before, what suits all loads, and the default over the best constant replicas."""
+def _known(task: SearchTask, tuned: Tuned) -> list[Point]:
+    """Settings that a search starts from: the earlier ones, those for all loads, and the default over constant
+    replicas."""
     tunable = CONTENDERS[task.contender]
     earlier = [tuned.find(key) for key in dict.fromkeys((task.key, (task.contender, None, None)))]
-    found = [record.found for record in earlier if record and record.space == cache.space_digest(tunable)]
-    return found + over_constant(tunable, tuned, task.key)
+    points = [record.found for record in earlier if record and record.space == cache.space_digest(tunable)]
+    return points + over_constant(tunable, tuned, task.key)
 
 
-def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
+def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Point]:
     """The default over the best constant replicas for the workload and fold of `key`, where these are known."""
     constant = tuned.find((STATIC, *key[1:]))
     if constant is None or constant.space != cache.space_digest(CONTENDERS[STATIC]):
@@ -123,7 +126,7 @@ def over_constant(tunable: Tunable, tuned: Tuned, key: Key) -> list[Found]:
     return [standing] if standing else []
 
 
-def _tune(sent: tuple[SearchTask, list[Found]]) -> Record:
+def _tune(sent: tuple[SearchTask, list[Point]]) -> Record:
     return tune(*sent)
 
 
@@ -148,8 +151,8 @@ def tables(tuned: Tuned) -> str:
 
 
 def _ordered(tuned: Tuned) -> Iterator[Record]:
-    found = (tuned.find(task.key) for task in search_tasks())
-    return (record for record in found if record is not None)
+    records = (tuned.find(task.key) for task in search_tasks())
+    return (record for record in records if record is not None)
 
 
 def _overview(tuned: Tuned) -> str:

@@ -1,4 +1,4 @@
-"""Who is tuned: name -> search space, default settings and how a controller is made of settings."""
+"""Contenders that are tuned: name -> search space, default settings and the controller of given settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
 from rlscaler_rl.baselines.simple import MaxOfRecent, Static
 from rlscaler_rl.evaluation.tuning import spaces
-from rlscaler_rl.evaluation.tuning.spaces import Found, Space
+from rlscaler_rl.evaluation.tuning.spaces import Point, Space
 
 Controller = Contender | ActorLike
 
@@ -33,36 +33,36 @@ class Tunable:
     name: str
     label: str
     space: Space
-    default: Found
+    default: Point
     """The settings that ship; the first trial of every search."""
 
-    settings: Callable[[Found], Any]
+    settings: Callable[[Point], Any]
     make: Callable[[Any, Float], Controller]
     """(settings, rate (N, T)) -> a controller of N episodes."""
 
-    def starts(self) -> list[Found]:
-        """The default, alone and over standing capacity: what bursts need most, and hard to hit by chance."""
-        return [self.default, *(found for gpu, cpu in STANDING if (found := self.over(gpu, cpu)))]
+    def starts(self) -> list[Point]:
+        """The default alone and over standing capacity, which bursts need most and a search hardly hits by chance."""
+        return [self.default, *(point for gpu, cpu in STANDING if (point := self.over(gpu, cpu)))]
 
-    def over(self, gpu: int, cpu: int) -> Found | None:
+    def over(self, gpu: int, cpu: int) -> Point | None:
         """The default over so many replicas that always stand; None where the contender has no minimum."""
         if "min_gpu" not in self.space:
             return None
         most_gpu, most_cpu = (getattr(self.space[name], "high", 1) for name in ("min_gpu", "min_cpu"))
         return {**self.default, "min_gpu": min(gpu, most_gpu), "min_cpu": min(cpu, most_cpu)}
 
-    def controller(self, found: Found, rate: Float) -> Controller:
+    def controller(self, point: Point, rate: Float) -> Controller:
         """One setting for all episodes."""
-        return self.make(self.settings(found), rate)
+        return self.make(self.settings(point), rate)
 
-    def controllers(self, found: Sequence[Found], rate: Float, repeats: int) -> Controller:
+    def controllers(self, points: Sequence[Point], rate: Float, repeats: int) -> Controller:
         """A batch in which every setting plays `repeats` episodes, one setting after the other."""
-        return self.make(stacked([self.settings(one) for one in found], repeats), rate)
+        return self.make(stacked([self.settings(point) for point in points], repeats), rate)
 
 
 CONTENDERS: dict[str, Tunable] = {
-    one.name: one
-    for one in (
+    tunable.name: tunable
+    for tunable in (
         Tunable("hpa", "HPA", spaces.HPA, spaces.HPA_DEFAULT, spaces.hpa, lambda chosen, rate: Hpa(chosen)),
         Tunable(
             "keda",

@@ -1,4 +1,4 @@
-"""What settings are worth: J on the tune part of a workload, thousands of settings x episodes as rows of one batch."""
+"""Score of settings: J on the tune part of a workload, thousands of settings x episodes as rows of one batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.simulation.episode import Result, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -24,7 +24,7 @@ WORKLOADS = (*PATTERNS, *TRACES)
 FOLDS = (0, 1)
 
 LEARNED = tuple(name for name in WORKLOADS if name != HELD_OUT)
-"""What one setting for all loads is tuned on: the loads that policies are trained on."""
+"""Loads that one setting for all loads is tuned on: those that policies are trained on."""
 
 Score = Callable[[Result], Float]
 """Figures of N episodes -> (N,) J, lower is better."""
@@ -55,23 +55,23 @@ def general_j(played: Result) -> Float:
 
 def scores(
     tunable: Tunable,
-    found: Sequence[Found],
+    points: Sequence[Point],
     scenarios: Scenarios,
     level: LevelName,
     score: Score = general_j,
 ) -> Float:
     """(K, N) J of every setting in every episode; settings of one action interval are played together."""
-    n, made = len(scenarios), np.empty((len(found), len(scenarios)))
+    n, j = len(scenarios), np.empty((len(points), len(scenarios)))
     at_once = max(ROWS // n, 1)
-    intervals = [one.get("interval") for one in found]
+    intervals = [point.get("interval") for point in points]
     for interval in dict.fromkeys(intervals):
         alike = [index for index, other in enumerate(intervals) if other == interval]
         for first in range(0, len(alike), at_once):
             some = alike[first : first + at_once]
             rows = scenarios.take(np.tile(np.arange(n), len(some)))
-            controller = tunable.controllers([found[index] for index in some], rows.rate.astype(np.float64), n)
-            made[some] = score(run(rows, controller, level=level).result).reshape(len(some), n)
-    return made
+            controller = tunable.controllers([points[index] for index in some], rows.rate.astype(np.float64), n)
+            j[some] = score(run(rows, controller, level=level).result).reshape(len(some), n)
+    return j
 
 
 def probe(tunable: Tunable) -> list[float]:
@@ -79,5 +79,5 @@ def probe(tunable: Tunable) -> list[float]:
     each = [episodes(name, Part.TUNE, runs=1, episodes=1) for name in PATTERNS[:PROBE_EPISODES]]
     scenarios = Scenarios.concat(each)
     levels: tuple[LevelName, ...] = ("fluid", "request")
-    found = [scores(tunable, [tunable.default], scenarios, level)[0] for level in levels]
-    return [round(float(j), 4) for j in np.concatenate(found)]
+    by_level = [scores(tunable, [tunable.default], scenarios, level)[0] for level in levels]
+    return [round(float(j), 4) for j in np.concatenate(by_level)]

@@ -18,7 +18,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from rlscaler_core.decision.types import Float
-from rlscaler_rl.evaluation.tuning.spaces import Found, Space
+from rlscaler_rl.evaluation.tuning.spaces import Point, Space
 
 BATCH = 20
 """Trials that are proposed together; smaller batches learn more from each other, larger ones simulate faster."""
@@ -34,7 +34,7 @@ CROSSOVER = 0.3
 """Share of a child's values that come from its second parent."""
 
 MUTATION = 0.3
-"""Share of them that move, by a normal step of `STEP` of their range; what has no order is drawn anew."""
+"""Share of a child's values that move, by a normal step of `STEP` of their range; unordered values are drawn anew."""
 
 STEP = 0.12
 """Share of the trials that are spread evenly."""
@@ -42,27 +42,27 @@ STEP = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    found: Found
+    point: Point
     j: float
 
 
-Score = Callable[[Sequence[Found]], Float]
+Score = Callable[[Sequence[Point]], Float]
 """Settings -> (K,) J, lower is better."""
 
 
-Rounds = Generator[list[Found], Float, list[Trial]]
+Rounds = Generator[list[Point], Float, list[Trial]]
 """A search that hands out batches of settings, is sent the J (K,) of each batch, and returns its trials."""
 
 
-def search(space: Space, starts: Sequence[Found], score: Score, budget: int, seed: int = 0) -> list[Trial]:
+def search(space: Space, starts: Sequence[Point], score: Score, budget: int, seed: int = 0) -> list[Trial]:
     """All trials, the best first."""
     return search_each(space, starts, lambda batches: [score(batches[0])], budget, 1, seed)[0]
 
 
 def search_each(
     space: Space,
-    starts: Sequence[Found],
-    score: Callable[[list[list[Found]]], Sequence[Float]],
+    starts: Sequence[Point],
+    score: Callable[[list[list[Point]]], Sequence[Float]],
     budget: int,
     count: int,
     seed: int = 0,
@@ -72,28 +72,28 @@ def search_each(
     The searches go on side by side: `score` is asked for one batch of each at once, all of one size.
     """
     searches = [_rounds(space, starts, budget, seed) for _ in range(count)]
-    batches = [next(one) for one in searches]
+    batches = [next(rounds) for rounds in searches]
     done: list[list[Trial]] = []
     while not done:
         scores = score(batches)
         batches = []
-        for one, j in zip(searches, scores, strict=True):
+        for rounds, j in zip(searches, scores, strict=True):
             try:
-                batches.append(one.send(j))
+                batches.append(rounds.send(j))
             except StopIteration as end:
                 done.append(end.value)
     return [sorted(trials, key=lambda trial: trial.j) for trials in done]
 
 
-def _rounds(space: Space, starts: Sequence[Found], budget: int, seed: int) -> Rounds:
+def _rounds(space: Space, starts: Sequence[Point], budget: int, seed: int) -> Rounds:
     points = grid(space, budget)
     if points is None:
         return (yield from _sampled(space, starts, budget, seed))
     scores = yield points
-    return [Trial(found, float(j)) for found, j in zip(points, scores, strict=True)]
+    return [Trial(point, float(j)) for point, j in zip(points, scores, strict=True)]
 
 
-def grid(space: Space, budget: int) -> list[Found] | None:
+def grid(space: Space, budget: int) -> list[Point] | None:
     """Every point of a space that has no more than `budget`; else None."""
     axes = []
     for distribution in space.values():
@@ -108,7 +108,7 @@ def grid(space: Space, budget: int) -> list[Found] | None:
     return [dict(zip(space, point, strict=True)) for point in product(*axes)]
 
 
-def _sampled(space: Space, starts: Sequence[Found], budget: int, seed: int) -> Rounds:
+def _sampled(space: Space, starts: Sequence[Point], budget: int, seed: int) -> Rounds:
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -128,7 +128,7 @@ def _sampled(space: Space, starts: Sequence[Found], budget: int, seed: int) -> R
     return [Trial(dict(trial.params), float(trial.value or 0.0)) for trial in study.trials]
 
 
-def _played(study: optuna.Study, space: Space, count: int) -> Generator[list[Found], Float, None]:
+def _played(study: optuna.Study, space: Space, count: int) -> Generator[list[Point], Float, None]:
     trials = [study.ask(space) for _ in range(count)]
     if not trials:
         return
@@ -137,7 +137,7 @@ def _played(study: optuna.Study, space: Space, count: int) -> Generator[list[Fou
         study.tell(trial, float(j))
 
 
-def child(space: Space, parents: Sequence[Found], rng: np.random.Generator) -> Found:
+def child(space: Space, parents: Sequence[Point], rng: np.random.Generator) -> Point:
     """A point of the space between two of the parents, the best first, with some of its values moved."""
     first, second = (parents[int(len(parents) * rng.random() ** 2)] for _ in range(2))
     mixed = {name: (second if rng.random() < CROSSOVER else first)[name] for name in space}

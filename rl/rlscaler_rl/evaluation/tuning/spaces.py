@@ -1,7 +1,7 @@
-"""What the search may set of every contender, and how the numbers become its settings.
+"""Search spaces of all contenders, and the settings that a point of a space stands for.
 
-A space is a dict of Optuna distributions. Bounds are those of the real systems' APIs where these are narrower than
-what makes sense for services of a few to a few dozen replicas; windows go up to the length of an episode.
+A space is a dict of Optuna distributions. Bounds are those of the real systems' APIs, or narrower ones that suit
+services of a few to a few dozen replicas; windows go up to the length of an episode.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, KpaSettings
 from rlscaler_rl.baselines.simple import RecentSettings, StaticSettings
 
 Space = dict[str, BaseDistribution]
-Found = dict[str, Any]
+Point = dict[str, Any]
 """One point of a space."""
 
 PLACEMENTS = CategoricalDistribution([int(placement) for placement in Placement])
@@ -50,7 +50,7 @@ _HPA_REST: Space = {
 }
 
 HPA: Space = {"target_gpu": FloatDistribution(0.2, 0.95), "target_cpu": FloatDistribution(0.2, 0.95), **_HPA_REST}
-HPA_DEFAULT: Found = {
+HPA_DEFAULT: Point = {
     "target_gpu": 0.8,
     "target_cpu": 0.8,
     "tolerance": 0.1,
@@ -72,19 +72,19 @@ HPA_DEFAULT: Found = {
 KEDA: Space = {"target_gpu": FloatDistribution(0.3, 1.2), "target_cpu": FloatDistribution(0.3, 1.2), **_HPA_REST}
 
 
-def hpa(found: Found) -> HpaSettings:
-    up_pods = HpaPolicy("Pods", found["up_pods"], float(found["up_period"]))
-    up_percent = HpaPolicy("Percent", found["up_percent"], float(found["up_period"]))
-    down_pods = HpaPolicy("Pods", found["down_pods"], float(found["down_period"]))
-    down_percent = HpaPolicy("Percent", found["down_percent"], float(found["down_period"]))
+def hpa(point: Point) -> HpaSettings:
+    up_pods = HpaPolicy("Pods", point["up_pods"], float(point["up_period"]))
+    up_percent = HpaPolicy("Percent", point["up_percent"], float(point["up_period"]))
+    down_pods = HpaPolicy("Pods", point["down_pods"], float(point["down_period"]))
+    down_percent = HpaPolicy("Percent", point["down_percent"], float(point["down_period"]))
     return HpaSettings(
-        target=(found["target_gpu"], found["target_cpu"]),
-        tolerance=found["tolerance"],
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
+        target=(point["target_gpu"], point["target_cpu"]),
+        tolerance=point["tolerance"],
+        min_replicas=(point["min_gpu"], point["min_cpu"]),
         scaled=(True, True),
-        up=HpaRules(float(found["up_window"]), (up_pods, up_percent), found["up_select"]),
-        down=HpaRules(float(found["down_window"]), (down_pods, down_percent), found["down_select"]),
-        placement=found["placement"],
+        up=HpaRules(float(point["up_window"]), (up_pods, up_percent), point["up_select"]),
+        down=HpaRules(float(point["down_window"]), (down_pods, down_percent), point["down_select"]),
+        placement=point["placement"],
     )
 
 
@@ -101,7 +101,7 @@ KPA: Space = {
     **MIN_REPLICAS,
     "placement": PLACEMENTS,
 }
-KPA_DEFAULT: Found = {
+KPA_DEFAULT: Point = {
     "metric": RPS,
     "target_gpu": 0.7,
     "target_cpu": 0.7,
@@ -117,18 +117,18 @@ KPA_DEFAULT: Found = {
 }
 
 
-def kpa(found: Found) -> KpaSettings:
+def kpa(point: Point) -> KpaSettings:
     return KpaSettings(
-        metric=found["metric"],
-        target=(found["target_gpu"], found["target_cpu"]),
-        stable_window_seconds=float(found["stable_window"]),
-        panic_window_percentage=found["panic_window_percentage"],
-        panic_threshold_percentage=found["panic_threshold_percentage"],
-        max_scale_up_rate=found["max_scale_up_rate"],
-        max_scale_down_rate=found["max_scale_down_rate"],
-        scale_down_delay_seconds=float(found["scale_down_delay"]),
-        min_scale=(found["min_gpu"], found["min_cpu"]),
-        placement=found["placement"],
+        metric=point["metric"],
+        target=(point["target_gpu"], point["target_cpu"]),
+        stable_window_seconds=float(point["stable_window"]),
+        panic_window_percentage=point["panic_window_percentage"],
+        panic_threshold_percentage=point["panic_threshold_percentage"],
+        max_scale_up_rate=point["max_scale_up_rate"],
+        max_scale_down_rate=point["max_scale_down_rate"],
+        scale_down_delay_seconds=float(point["scale_down_delay"]),
+        min_scale=(point["min_gpu"], point["min_cpu"]),
+        placement=point["placement"],
     )
 
 
@@ -144,7 +144,7 @@ GREEDY: Space = {
     **MIN_REPLICAS,
     "placement": PLACEMENTS,
 }
-GREEDY_DEFAULT: Found = {
+GREEDY_DEFAULT: Point = {
     "target": 0.8,
     "tolerance": 0.1,
     "expansion_percent": 200,
@@ -159,23 +159,23 @@ GREEDY_DEFAULT: Found = {
 }
 
 
-def greedy(found: Found) -> GreedySettings:
+def greedy(point: Point) -> GreedySettings:
     return GreedySettings(
-        target=found["target"],
-        tolerance=found["tolerance"],
-        expansion_percent=float(found["expansion_percent"]),
-        by_capacity=found["by_capacity"],
-        panic_threshold_percent=found["panic_threshold_percent"],
-        panic_hold_seconds=float(found["panic_hold"]),
-        scale_up_window_seconds=float(found["up_window"]),
-        scale_down_window_seconds=float(found["down_window"]),
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
-        placement=found["placement"],
+        target=point["target"],
+        tolerance=point["tolerance"],
+        expansion_percent=float(point["expansion_percent"]),
+        by_capacity=point["by_capacity"],
+        panic_threshold_percent=point["panic_threshold_percent"],
+        panic_hold_seconds=float(point["panic_hold"]),
+        scale_up_window_seconds=float(point["up_window"]),
+        scale_down_window_seconds=float(point["down_window"]),
+        min_replicas=(point["min_gpu"], point["min_cpu"]),
+        placement=point["placement"],
     )
 
 
 INTERVALS = CategoricalDistribution([10, 15, 30])
-"""Seconds between actions: the default and shorter ones of what policies are trained on."""
+"""Seconds between actions: the default of training, and shorter ones."""
 
 SPEC: Space = {
     "interval": INTERVALS,
@@ -185,9 +185,9 @@ SPEC: Space = {
     "down_window": _seconds(600),
     **MIN_REPLICAS,
 }
-"""What is searched of the policy's own spec, whichever actor it is around."""
+"""Space of a policy's own spec, whichever actor it is around."""
 
-SPEC_DEFAULT: Found = {
+SPEC_DEFAULT: Point = {
     "interval": 30,
     "target_utilization": 0.8,
     "reactive_floor": True,
@@ -198,14 +198,14 @@ SPEC_DEFAULT: Found = {
 }
 
 
-def spec(found: Found) -> SpecSettings:
+def spec(point: Point) -> SpecSettings:
     return SpecSettings(
-        interval_seconds=float(found["interval"]),
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
-        reactive_floor=found["reactive_floor"],
-        target_utilization=found["target_utilization"],
-        scale_up_window_seconds=float(found["up_window"]),
-        scale_down_window_seconds=float(found["down_window"]),
+        interval_seconds=float(point["interval"]),
+        min_replicas=(point["min_gpu"], point["min_cpu"]),
+        reactive_floor=point["reactive_floor"],
+        target_utilization=point["target_utilization"],
+        scale_up_window_seconds=float(point["up_window"]),
+        scale_down_window_seconds=float(point["down_window"]),
     )
 
 
@@ -217,21 +217,21 @@ GAINS: Space = {
     "peak": FloatDistribution(0.3, 1.6),
     "peak_seconds": FloatDistribution(5.0, 180.0),
 }
-"""What is searched of the forecast rule itself."""
+"""Space of the forecast rule's gains."""
 
 
-def gains(found: Found) -> RuleGains:
-    return RuleGains(**{name: found[name] for name in GAINS})
+def gains(point: Point) -> RuleGains:
+    return RuleGains(**{name: point[name] for name in GAINS})
 
 
 RULE_PLACEMENTS = CategoricalDistribution([BY_LOAD, *(int(placement) for placement in Placement)])
 
 RULE: Space = {**GAINS, **SPEC, "placement": RULE_PLACEMENTS}
-RULE_DEFAULT: Found = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": BY_LOAD}
+RULE_DEFAULT: Point = {**RuleGains().model_dump(), **SPEC_DEFAULT, "placement": BY_LOAD}
 
 
-def rule(found: Found) -> RuleSettings:
-    return RuleSettings(**gains(found).model_dump(), placement=found["placement"], spec=spec(found))
+def rule(point: Point) -> RuleSettings:
+    return RuleSettings(**gains(point).model_dump(), placement=point["placement"], spec=spec(point))
 
 
 KNOWN_RULE: Space = {
@@ -241,10 +241,9 @@ KNOWN_RULE: Space = {
     **SPEC,
     "placement": RULE_PLACEMENTS,
 }
-"""What is searched of the forecast rule on a service whose past it knows: the gains of its other forecast count for
-nothing there."""
+"""Space of the forecast rule on a service whose past it knows: the gains of its other forecast do not count there."""
 
-KNOWN_RULE_DEFAULT: Found = {
+KNOWN_RULE_DEFAULT: Point = {
     "loading": DEFAULT_SETTINGS.loading,
     "caution": DEFAULT_SETTINGS.caution,
     "jump_caution": DEFAULT_SETTINGS.jump_caution,
@@ -253,13 +252,13 @@ KNOWN_RULE_DEFAULT: Found = {
 }
 
 
-def known_rule(found: Found) -> RuleSettings:
+def known_rule(point: Point) -> RuleSettings:
     return RuleSettings(
-        loading=found["loading"],
-        caution=found["caution"],
-        jump_caution=found["jump_caution"],
-        placement=found["placement"],
-        spec=spec(found),
+        loading=point["loading"],
+        caution=point["caution"],
+        jump_caution=point["jump_caution"],
+        placement=point["placement"],
+        spec=spec(point),
     )
 
 
@@ -270,7 +269,7 @@ RECENT: Space = {
     **MIN_REPLICAS,
     "placement": PLACEMENTS,
 }
-RECENT_DEFAULT: Found = {
+RECENT_DEFAULT: Point = {
     "window": 300,
     "target": 0.8,
     "period": 30,
@@ -280,22 +279,22 @@ RECENT_DEFAULT: Found = {
 }
 
 
-def recent(found: Found) -> RecentSettings:
+def recent(point: Point) -> RecentSettings:
     return RecentSettings(
-        window_seconds=float(found["window"]),
-        target=found["target"],
-        period_seconds=float(found["period"]),
-        min_replicas=(found["min_gpu"], found["min_cpu"]),
-        placement=found["placement"],
+        window_seconds=float(point["window"]),
+        target=point["target"],
+        period_seconds=float(point["period"]),
+        min_replicas=(point["min_gpu"], point["min_cpu"]),
+        placement=point["placement"],
     )
 
 
 STATIC: Space = {"ninths_gpu": IntDistribution(0, 9), "ninths_cpu": IntDistribution(0, 9), "placement": PLACEMENTS}
-STATIC_DEFAULT: Found = {"ninths_gpu": 9, "ninths_cpu": 9, "placement": Placement.BALANCED.value}
+STATIC_DEFAULT: Point = {"ninths_gpu": 9, "ninths_cpu": 9, "placement": Placement.BALANCED.value}
 
 
-def static(found: Found) -> StaticSettings:
-    return StaticSettings((found["ninths_gpu"] / 9, found["ninths_cpu"] / 9), found["placement"])
+def static(point: Point) -> StaticSettings:
+    return StaticSettings((point["ninths_gpu"] / 9, point["ninths_cpu"] / 9), point["placement"])
 
 
 HINDSIGHT: Space = {
@@ -304,8 +303,8 @@ HINDSIGHT: Space = {
     "smooth": _seconds(91, step=2, low=1),
     "placement": PLACEMENTS,
 }
-HINDSIGHT_DEFAULT: Found = {"target": 0.85, "lead": 1.25, "smooth": 1, "placement": Placement.BALANCED.value}
+HINDSIGHT_DEFAULT: Point = {"target": 0.85, "lead": 1.25, "smooth": 1, "placement": Placement.BALANCED.value}
 
 
-def hindsight(found: Found) -> HindsightSettings:
-    return HindsightSettings(found["target"], found["lead"], float(found["smooth"]), found["placement"])
+def hindsight(point: Point) -> HindsightSettings:
+    return HindsightSettings(point["target"], point["lead"], float(point["smooth"]), point["placement"])

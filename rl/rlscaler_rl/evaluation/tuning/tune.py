@@ -13,7 +13,7 @@ from rlscaler_rl.evaluation.tuning.cache import Key, Record, space_digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.score import ALL, FOLDS, WORKLOADS, Score, general_j, scores, tune_part
 from rlscaler_rl.evaluation.tuning.search import search
-from rlscaler_rl.evaluation.tuning.spaces import Found
+from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 from rlscaler_rl.workloads import HELD_OUT
@@ -57,7 +57,7 @@ class SearchTask:
 class Best:
     """Best settings of a search, as the finalists' episodes judge them."""
 
-    found: Found
+    point: Point
     j: float
     default_j: float
     """J of the contender's default settings in the same episodes."""
@@ -84,8 +84,8 @@ def search_tasks(
 
 def best_settings(
     tunable: Tunable,
-    starts: Sequence[Found],
-    known: Sequence[Found],
+    starts: Sequence[Point],
+    known: Sequence[Point],
     draws: tuple[Scenarios, Scenarios],
     *,
     budget: int,
@@ -106,13 +106,13 @@ def best_settings(
         budget,
         seed,
     )
-    last = [tunable.default, *known, *(trial.found for trial in trials[:finalists])]
+    last = [tunable.default, *known, *(trial.point for trial in trials[:finalists])]
     j = scores(tunable, last, judged, level, score).mean(axis=1)
     best = int(np.argmin(j))
     return Best(last[best], float(j[best]), float(j[0]), len(trials))
 
 
-def tune(task: SearchTask, known: Sequence[Found] = ()) -> Record:
+def tune(task: SearchTask, known: Sequence[Point] = ()) -> Record:
     """Return the best settings for a task.
 
     :param known: settings to start from beside the contender's own, such as those tuned for all loads.
@@ -129,7 +129,7 @@ def tune(task: SearchTask, known: Sequence[Found] = ()) -> Record:
         contender=task.contender,
         workload=task.workload,
         fold=task.fold,
-        found=best.found,
+        found=best.point,
         j=round(best.j, 4),
         default_j=round(best.default_j, 4),
         trials=best.trials,
