@@ -73,8 +73,8 @@ class _Sharing:
         """Return the units (B, R) that are guaranteed, not `due` (M,) to their members now, and not to be borrowed."""
         if self.budgets.lend.all():
             return np.zeros_like(self.budgets.amount)
-        kept: Float = self.used(self.own) - self.used(due)
-        return np.where(self.budgets.lend[:, None], 0.0, kept)
+        reserved: Float = self.used(self.own) - self.used(due)
+        return np.where(self.budgets.lend[:, None], 0.0, reserved)
 
     def taken(self, where: Bool) -> Bool:
         """Return the resources (B, R) of each budget that the members `where` (M,) take."""
@@ -133,10 +133,12 @@ def _granted(sharing: _Sharing, due: Int) -> Int:
     members, budgets, loans = sharing.members, sharing.budgets, sharing.loans
     before = np.minimum(np.maximum(loans.granted, 0), sharing.wanted)
     left = np.maximum(budgets.reclaim_intervals[members.budget] - loans.short_intervals, 1)
-    kept = np.where(before > due, due + (before - due) * (left - 1) // left, np.minimum(before, due)).astype(np.int32)
+    # A member beyond its due gives back an equal part of the excess in each interval that is left.
+    reduced = due + (before - due) * (left - 1) // left
+    retained = np.where(before > due, reduced, np.minimum(before, due)).astype(np.int32)
     nothing = np.zeros_like(due)
-    granted, room = sharing.give(nothing, np.minimum(kept, np.minimum(sharing.guaranteed, due)), budgets.amount)
-    granted, room = sharing.give(granted, np.maximum(kept, granted), room)
+    granted, room = sharing.give(nothing, np.minimum(retained, np.minimum(sharing.guaranteed, due)), budgets.amount)
+    granted, room = sharing.give(granted, np.maximum(retained, granted), room)
     granted, room = sharing.give(granted, np.maximum(np.minimum(sharing.guaranteed, due), granted), room)
     granted, room = sharing.give(granted, np.maximum(np.minimum(members.current, due), granted), room)
     elsewhere = sharing.used(np.maximum(members.current - granted, 0))
@@ -184,8 +186,8 @@ def _largest_guarantee(sharing: _Sharing, granted: Int, level: Float, resource: 
     for column in range(members.units.shape[-1]):
         having = rows[members.units[rows, column] > 0]
         best[members.budget[having], column] = having
-    found = best[members.budget, resource]
-    return np.where(found == np.arange(len(members)), NO_MEMBER, found).astype(np.int32)
+    row = best[members.budget, resource]
+    return np.where(row == np.arange(len(members)), NO_MEMBER, row).astype(np.int32)
 
 
 def _counted(intervals: Int, where: Bool) -> Int:

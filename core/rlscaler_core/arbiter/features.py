@@ -58,13 +58,13 @@ def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals)
     count = np.maximum(np.bincount(members.budget, minlength=len(budgets)), 1)
     even = quotients(np.maximum(budgets.amount / count[:, None], 1e-9)[members.budget], members.units).min(axis=1)
     known = ~np.isnan(members.asked)
-    asked = np.where(known, np.maximum(np.nan_to_num(members.asked, posinf=1e6), members.minimum), 0.0)
-    together = summed(asked[:, None] * members.units, members.budget, len(budgets))
+    requested = np.where(known, np.maximum(np.nan_to_num(members.asked, posinf=1e6), members.minimum), 0.0)
+    together = summed(requested[:, None] * members.units, members.budget, len(budgets))
     scarcity = (together / np.maximum(budgets.amount, 1e-9)).max(axis=1)
     heaviest = np.zeros(len(budgets))
     np.maximum.at(heaviest, members.budget, members.weight)
     columns = (
-        asked / even,
+        requested / even,
         known,
         members.current / even,
         np.maximum(loans.granted, 0) / even,

@@ -107,8 +107,8 @@ class Learned:
             )
         learned = cls(one_thread_session(checked(content, str(path)), str(path)), manifest)
         for b, k in ((1, 1), (2, 3)):
-            found = learned._logits(np.zeros((b, k, len(FEATURES)), np.float32), np.ones((b, k, 1), np.float32))
-            if not np.isfinite(found).all():
+            logits = learned._logits(np.zeros((b, k, len(FEATURES)), np.float32), np.ones((b, k, 1), np.float32))
+            if not np.isfinite(logits).all():
                 raise ModelError(f"{path}: the network gives NaN for members that are all zero; train it again")
         return learned
 
@@ -122,12 +122,12 @@ class Learned:
 
     def _logits(self, wide: Float32, mask: Float32) -> Float32:
         try:
-            (found,) = self._session.run([OUTPUT], dict(zip(INPUTS, (wide, mask), strict=True)))
+            (logits,) = self._session.run([OUTPUT], dict(zip(INPUTS, (wide, mask), strict=True)))
         except Exception as error:  # the runtime raises classes of its own for each fault
             raise ModelError(f"the arbiter's network failed: {error}; train it again") from error
-        if found.shape != (*wide.shape[:2], len(FACTORS)):
-            raise ModelError(f"the arbiter's network gives {found.shape} for members {wide.shape[:2]}; train it again")
-        return np.asarray(found, np.float32)
+        if logits.shape != (*wide.shape[:2], len(FACTORS)):
+            raise ModelError(f"the arbiter's network gives {logits.shape} for members {wide.shape[:2]}; train it again")
+        return np.asarray(logits, np.float32)
 
 
 def chosen(logits: Float32, budget: Int, b: int) -> Bids:

@@ -106,7 +106,7 @@ class LiveService:
 
     def replicas(self) -> tuple[tuple[int, int], tuple[int, int]]:
         """spec.replicas and ready replicas as last read; 0 for a pool that is not there."""
-        targets = self._policy.found(self._cache)
+        targets = self._policy.deployments_in(self._cache)
         present = [targets.get(pool) for pool in POOLS]
         wanted, ready = ([getattr(d, name) if d else 0 for d in present] for name in ("replicas", "ready"))
         return (wanted[0], wanted[1]), (ready[0], ready[1])

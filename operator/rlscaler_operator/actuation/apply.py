@@ -100,25 +100,25 @@ class Actuator:
         placed, applied.warnings = await self.placer.place(policy, weights)
         applied.placement_problem = placed.problem or problem
         running = (int(decision.base[0, 0]), int(decision.base[0, 1]))
-        kept = running
+        needed = running
         if placed.went_through and problem is None:
-            kept = self.placer.fewest(policy, need, placed.in_force, running)
+            needed = self.placer.fewest(policy, need, placed.in_force, running)
             emptied = [i for i, pool in enumerate(POOLS) if shrinking.get(pool, (0, 1))[1] == 0]
             applied.placement_problem = placed.problem or self.placer.still_sent_to(policy, emptied)
-        await self._shrink(policy, shrinking, dict(zip(POOLS, kept, strict=True)), applied)
+        await self._shrink(policy, shrinking, dict(zip(POOLS, needed, strict=True)), applied)
         return applied
 
     async def _shrink(
-        self, policy: Policy, wanted: Mapping[str, tuple[int, int]], kept: Mapping[str, int], applied: Applied
+        self, policy: Policy, wanted: Mapping[str, tuple[int, int]], least_by_pool: Mapping[str, int], applied: Applied
     ) -> None:
         """Shrink pools as `wanted`, from and to, but not below the replicas in `kept`; the rest is pending."""
         waiting = Write("Waiting", "not scaled down before originals are recorded and its traffic has gone elsewhere")
-        now = {pool: (base, max(desired, kept[pool])) for pool, (base, desired) in wanted.items()}
+        now = {pool: (base, max(desired, least_by_pool[pool])) for pool, (base, desired) in wanted.items()}
         applied.writes |= dict.fromkeys((pool for pool, (base, least) in now.items() if least >= base), waiting)
         applied.writes |= await self._scale_all(
             policy, {pool: (base, least) for pool, (base, least) in now.items() if least < base}
         )
-        left = {pool: desired for pool, (_, desired) in wanted.items() if kept[pool] > desired}
+        left = {pool: desired for pool, (_, desired) in wanted.items() if least_by_pool[pool] > desired}
         policy.traffic.pending, policy.traffic.generation = left, policy.observed.generation
 
     async def _scale_all(self, policy: Policy, changes: Mapping[str, tuple[int, int]]) -> dict[str, Write]:
@@ -142,10 +142,10 @@ class Actuator:
 
     def picture(self, policy: Policy) -> Originals:
         """Replicas and weights as they are now, before anything is changed."""
-        found, weights = policy.found(self._cache), self.placer.original(policy)
+        deployments, weights = policy.deployments_in(self._cache), self.placer.original(policy)
         return Originals(
             time=datetime.now(UTC),
-            replicas=PoolCounts(**{pool: d.replicas for pool, d in found.items() if d is not None}),
+            replicas=PoolCounts(**{pool: d.replicas for pool, d in deployments.items() if d is not None}),
             weights=PoolCounts(gpu=weights[0], cpu=weights[1]) if weights else None,
         )
 

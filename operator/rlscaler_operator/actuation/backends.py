@@ -70,7 +70,7 @@ def find_splits(route: Mapping[str, Any], namespace: str, backends: tuple[str, s
     A backendRef is identified by group, kind, namespace, name and port: two refs of one Service with different ports,
     or with filters of their own, are two backends, and nothing tells which of them stands for the pool.
     """
-    found = []
+    splits = []
     for i, rule in enumerate(route.get("spec", {}).get("rules") or ()):
         refs = rule.get("backendRefs") or ()
         at = [[j for j, ref in enumerate(refs) if is_service(ref, namespace, name)] for name in backends]
@@ -84,8 +84,8 @@ def find_splits(route: Mapping[str, Any], namespace: str, backends: tuple[str, s
         if gpu is None and cpu is None:
             continue
         weights = (_weight(refs, gpu), _weight(refs, cpu))
-        found.append(Split(i, (gpu, cpu), weights, sum(int(ref.get("weight", 1)) for ref in refs) - sum(weights)))
-    return found
+        splits.append(Split(i, (gpu, cpu), weights, sum(int(ref.get("weight", 1)) for ref in refs) - sum(weights)))
+    return splits
 
 
 def _weight(refs: Any, position: int | None) -> int:

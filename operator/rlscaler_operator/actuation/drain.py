@@ -61,13 +61,13 @@ def fewest(need: Need, in_force: Shares, now: Shares, moved: bool, running: tupl
     whether these are the wanted ones. Once nothing older is in force, a pool without a share needs no replica, and a
     pool with a share needs one: further replicas are up to the decision.
     """
-    kept = []
+    replicas = []
     for pool in (0, 1):
         if moved and in_force[pool] == now[pool]:
-            kept.append(min(running[pool], int(now[pool] > 0)))
+            replicas.append(min(running[pool], int(now[pool] > 0)))
         else:
-            kept.append(need.replicas(pool, in_force[pool], running[pool]))
-    return kept[0], kept[1]
+            replicas.append(need.replicas(pool, in_force[pool], running[pool]))
+    return replicas[0], replicas[1]
 
 
 def resumed(outcome: Outcome, pending: Mapping[str, int]) -> Decision | None:

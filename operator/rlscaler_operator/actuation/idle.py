@@ -45,8 +45,8 @@ Work = tuple[float, ...]
 def work_of(pods: Iterable[Key], series: Iterable[Mapping[str, Any]]) -> dict[Key, Work]:
     """Return the work of each pod by Prometheus's answer to `busy_pods`; pods without an answer are left out."""
     values: dict[Key, dict[str, float]] = defaultdict(dict)
-    for one in series:
-        labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
+    for sample in series:
+        labels, value = sample.get("metric", {}), float(sample.get("value", (0, "nan"))[1])
         if not math.isnan(value):
             values[labels.get("namespace", ""), labels.get("pod", "")][labels.get("_", "")] = value
     return {pod: tuple(values[pod].get(name, math.inf) for name in IDLE_BELOW) for pod in pods if pod in values}

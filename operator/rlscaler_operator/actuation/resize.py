@@ -90,29 +90,29 @@ class Resizer:
         the API server. Call it only where the policy may act.
         """
         now, bodies = self._clock(), [body for body in self._pods.of(target) if not is_over(body)]
-        pods = [one for body in bodies if (one := sized(body, container)) is not None]
+        pods = [pod for body in bodies if (pod := sized(body, container)) is not None]
         failures.begin(f"{container}: {size.cpu} cores, {size.memory} bytes")
         running = len(pods) == len(bodies)
         wish = {"cpu": size.cpu, "memory": size.memory}
-        made = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
-        failures.keep(made.unsettled)
-        steps = [] if failures.paused(now) else made.steps
+        planned = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
+        failures.keep(planned.unsettled)
+        steps = [] if failures.paused(now) else planned.steps
         answers = await asyncio.gather(*(self._write(lease, target, step) for step in steps))
-        self._note(made, dict(zip((step.sized.pod for step in steps), answers, strict=True)), failures, now)
-        patched = tuple(step.sized.pod for step, answer in zip(steps, answers, strict=True) if answer is None)
+        self._note(planned, dict(zip((step.sized.name for step in steps), answers, strict=True)), failures, now)
+        patched = tuple(step.sized.name for step, answer in zip(steps, answers, strict=True) if answer is None)
         unnamed = len(pods) < sum(1 for body in bodies if runs(body))
         return Resized(
             patched=patched,
-            unsettled=len(made.unsettled),
+            unsettled=len(planned.unsettled),
             outcomes=Counter(map(_outcome, steps, answers)),
             asked=_mean(pods),
-            proven=any(one.pod not in made.unsettled for one in pods),
-            problems=(*failures.problems(), *_left_alone(made, unnamed)),
+            proven=any(pod.name not in planned.unsettled for pod in pods),
+            problems=(*failures.problems(), *_left_alone(planned, unnamed)),
         )
 
     async def _write(self, lease: Lease, target: Key, step: Step) -> Exception | None:
         """Send one patch; return the error, None where it was taken."""
-        pod = step.sized.pod
+        pod = step.sized.name
         path = object_path("v1", "pods", target[0], pod, "resize")
         try:
             async with self._limiter.slot(Priority.SCALE):
@@ -126,7 +126,7 @@ class Resizer:
         self._pods.put(target, answer)
         return None
 
-    def _note(self, made: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
+    def _note(self, planned: Plan, answers: dict[str, Exception | None], failures: Failures, now: float) -> None:
         """Remember refusals of the API server, and resizes that were taken back from kubelets."""
         refusals = [(pod, error) for pod, error in answers.items() if _refuses(pod, error)]
         of_all = []
@@ -139,22 +139,22 @@ class Resizer:
             failures.refuse(_refusal(*of_all[0]), now)
         elif None in answers.values():
             failures.refused = None
-        said = {stuck.pod: stuck for stuck in made.stuck}
-        for step in made.steps:
-            pod = step.sized.pod
+        stuck_pods = {stuck.pod: stuck for stuck in planned.stuck}
+        for step in planned.steps:
+            pod = step.sized.name
             if step.back and pod in answers and answers[pod] is None:
-                failures.take_back(pod, _not_done(said[pod]), now)
+                failures.take_back(pod, _not_done(stuck_pods[pod]), now)
 
 
 def _outcome(step: Step, answer: Exception | None) -> ResizeOutcome:
     if answer is None:
         return "TakenBack" if step.back else "Taken"
-    return "Refused" if _refuses(step.sized.pod, answer) else "Failed"
+    return "Refused" if _refuses(step.sized.name, answer) else "Failed"
 
 
 def _mean(pods: Sequence[Sized]) -> PodSize:
-    asked = {name: [one.requests[name] for one in pods if name in one.requests] for name in ("cpu", "memory")}
-    return PodSize(**{name: fmean(values) for name, values in asked.items() if values})
+    requests = {name: [pod.requests[name] for pod in pods if name in pod.requests] for name in ("cpu", "memory")}
+    return PodSize(**{name: fmean(values) for name, values in requests.items() if values})
 
 
 def _is_gone(pod: str, error: KubeError) -> bool:
@@ -169,7 +169,7 @@ def _refuses(pod: str, error: Exception | None) -> bool:
 def _refusal(pod: str, error: Exception | None) -> Problem:
     text = str(error)
     reason, remedy = next(
-        (found for said, found in REMEDIES.items() if said in text),
+        (reason_and_remedy for part, reason_and_remedy in REMEDIES.items() if part in text),
         ("ResizeRefused", "correct what it names, or use mode Recommend"),
     )
     return Problem(reason, f"Pod {pod} may not be resized: {text}; {remedy}")
@@ -188,10 +188,10 @@ def _not_done(stuck: Stuck) -> Problem:
     return Problem(f"Resize{stuck.reason}", text)
 
 
-def _left_alone(made: Plan, unnamed: bool) -> list[Problem]:
+def _left_alone(planned: Plan, unnamed: bool) -> list[Problem]:
     """Return problems of pods that cannot be resized; `unnamed`: some have no such container."""
     left = []
-    if made.without_request:
+    if planned.without_request:
         text = "pods ask for no CPU or no memory, and a request cannot be added while they run: set it in the template"
         left.append(Problem("ResizeWithoutRequest", text))
     if unnamed:

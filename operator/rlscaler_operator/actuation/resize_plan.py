@@ -49,7 +49,8 @@ class Stage(Enum):
 class Sized:
     """The size of one running pod's container, by its spec and status."""
 
-    pod: str
+    name: str
+    """The pod's name."""
     index: int
     """Place of the container in the pod's spec."""
     container: str
@@ -81,21 +82,21 @@ def sized(body: Mapping[str, Any], container: str | None = None) -> Sized | None
     status = body.get("status") or {}
     if not runs(body):
         return None
-    found = [(i, one) for i, one in enumerate(body["spec"]["containers"]) if container in (one["name"], None)]
-    if len(found) != 1:
+    matches = [(i, spec) for i, spec in enumerate(body["spec"]["containers"]) if container in (spec["name"], None)]
+    if len(matches) != 1:
         return None
-    index, spec = found[0]
-    said: Mapping[str, Any] = next(
-        (one for one in status.get("containerStatuses") or () if one.get("name") == spec["name"]), {}
+    index, spec = matches[0]
+    status_of_container: Mapping[str, Any] = next(
+        (c for c in status.get("containerStatuses") or () if c.get("name") == spec["name"]), {}
     )
-    asked = spec.get("resources") or {}
-    has = {kind: sizes((said.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
-    requests, limits = sizes(asked.get("requests")), sizes(asked.get("limits"))
+    resources = spec.get("resources") or {}
+    has = {kind: sizes((status_of_container.get("resources") or {}).get(kind)) for kind in ("requests", "limits")}
+    requests, limits = sizes(resources.get("requests")), sizes(resources.get("limits"))
     seen = int(status.get("observedGeneration") or 0) >= int(body["metadata"].get("generation") or 0)
     stage, since, message = _stage(status, seen and has["requests"] == requests and has["limits"] == limits)
-    policies = {one.get("resourceName"): one.get("restartPolicy") for one in spec.get("resizePolicy") or ()}
+    policies = {entry.get("resourceName"): entry.get("restartPolicy") for entry in spec.get("resizePolicy") or ()}
     return Sized(
-        pod=body["metadata"]["name"],
+        name=body["metadata"]["name"],
         index=index,
         container=spec["name"],
         requests=requests,
@@ -116,7 +117,7 @@ def sizes(amounts: Mapping[str, Any] | None) -> dict[str, float]:
 
 
 def _stage(status: Mapping[str, Any], runs: bool) -> tuple[Stage, float, str]:
-    conditions = {one.get("type"): one for one in status.get("conditions") or () if one.get("status") == "True"}
+    conditions = {c.get("type"): c for c in status.get("conditions") or () if c.get("status") == "True"}
     if pending := conditions.get(PENDING):
         infeasible = pending.get("reason") == Stage.INFEASIBLE.value
         stage = Stage.INFEASIBLE if infeasible else Stage.DEFERRED
@@ -189,52 +190,52 @@ def plan(
     Limits move in the ratio of the requests, so that the pod's QoS class stays. No more than AT_ONCE pods are resized
     at a time; where a container has to be restarted, one at a time and only while all others are ready.
     """
-    every = sorted(pods, key=lambda one: one.pod)
+    every = sorted(pods, key=lambda pod: pod.name)
     controlled = {name for name, value in wish.items() if not math.isnan(value)}
-    stuck = {one.pod for one in every if _is_stuck(one, now)}
-    changes = [step for one in every if (step := _step(one, wish, least_memory)) is not None]
-    unlike = {step.sized.pod for step in changes} | {one.pod for one in every if one.stage is not Stage.SETTLED}
-    without = sum(1 for one in every if controlled - set(one.requests))
-    made = Plan(unsettled=frozenset(unlike), without_request=without)
-    for one in every:
-        if one.pod in stuck:
-            reason = one.stage.value if one.stage in (Stage.DEFERRED, Stage.INFEASIBLE) else "InProgress"
-            made.stuck.append(Stuck(one.pod, reason, one.message))
-            if back := _back(one):
-                made.steps.append(back)
-    under_way = sum(1 for one in every if one.stage is Stage.UNDER_WAY)
-    free = [step for step in changes if step.sized.stage is Stage.SETTLED and step.sized.pod not in refused]
-    made.steps.extend(_paced(free, every, AT_ONCE - under_way, others_ready))
-    return made
+    stuck = {pod.name for pod in every if _is_stuck(pod, now)}
+    changes = [step for pod in every if (step := _step(pod, wish, least_memory)) is not None]
+    unlike = {step.sized.name for step in changes} | {pod.name for pod in every if pod.stage is not Stage.SETTLED}
+    without = sum(1 for pod in every if controlled - set(pod.requests))
+    result = Plan(unsettled=frozenset(unlike), without_request=without)
+    for pod in every:
+        if pod.name in stuck:
+            reason = pod.stage.value if pod.stage in (Stage.DEFERRED, Stage.INFEASIBLE) else "InProgress"
+            result.stuck.append(Stuck(pod.name, reason, pod.message))
+            if back := _back(pod):
+                result.steps.append(back)
+    under_way = sum(1 for pod in every if pod.stage is Stage.UNDER_WAY)
+    free = [step for step in changes if step.sized.stage is Stage.SETTLED and step.sized.name not in refused]
+    result.steps.extend(_paced(free, every, AT_ONCE - under_way, others_ready))
+    return result
 
 
-def _is_stuck(one: Sized, now: float) -> bool:
-    if one.stage is Stage.INFEASIBLE:
+def _is_stuck(pod: Sized, now: float) -> bool:
+    if pod.stage is Stage.INFEASIBLE:
         return True
-    return one.stage is not Stage.SETTLED and one.since > 0 and now - one.since > PATIENCE_SECONDS
+    return pod.stage is not Stage.SETTLED and pod.since > 0 and now - pod.since > PATIENCE_SECONDS
 
 
-def _back(one: Sized) -> Step | None:
+def _back(pod: Sized) -> Step | None:
     """Return the step that takes the spec back to the running size; None where the status has no size."""
-    requests = {name: one.running["requests"].get(name, value) for name, value in one.requests.items()}
-    limits = {name: one.running["limits"].get(name, value) for name, value in one.limits.items()}
-    step = Step(one, requests, limits, back=True)
+    requests = {name: pod.running["requests"].get(name, value) for name, value in pod.requests.items()}
+    limits = {name: pod.running["limits"].get(name, value) for name, value in pod.limits.items()}
+    step = Step(pod, requests, limits, back=True)
     return step if len(step.patch()) > 1 else None
 
 
-def _step(one: Sized, wish: Sizes, least_memory: float) -> Step | None:
+def _step(pod: Sized, wish: Sizes, least_memory: float) -> Step | None:
     """Return the step that brings a pod to the wished size; None where it has it, or must not have it."""
-    requests = dict(one.requests)
+    requests = dict(pod.requests)
     for name, value in wish.items():
         if name in requests and not math.isnan(value):
             requests[name] = rounded(name, value)
-    if "memory" in requests and requests["memory"] < one.requests["memory"]:
+    if "memory" in requests and requests["memory"] < pod.requests["memory"]:
         least = math.inf if math.isnan(least_memory) else rounded("memory", least_memory)
-        requests["memory"] = min(max(requests["memory"], least), one.requests["memory"])
+        requests["memory"] = min(max(requests["memory"], least), pod.requests["memory"])
     limits = {
-        name: _limit(name, value, one.requests.get(name), requests.get(name)) for name, value in one.limits.items()
+        name: _limit(name, value, pod.requests.get(name), requests.get(name)) for name, value in pod.limits.items()
     }
-    step = Step(one, requests, limits)
+    step = Step(pod, requests, limits)
     return step if len(step.patch()) > 1 else None
 
 
@@ -249,7 +250,7 @@ def _paced(steps: Sequence[Step], every: Sequence[Sized], room: int, others_read
     calm = [step for step in steps if not _restarts(step)][: max(room, 0)]
     if calm:
         return calm
-    quiet = others_ready and all(one.ready and one.stage is Stage.SETTLED for one in every)
+    quiet = others_ready and all(pod.ready and pod.stage is Stage.SETTLED for pod in every)
     return list(steps[:1]) if quiet else []
 
 

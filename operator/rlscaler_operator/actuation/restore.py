@@ -118,11 +118,11 @@ class Deletion:
         assert policy.ownership.originals is not None
         original = policy.ownership.originals.replicas
         wanted = {pool: n for pool in POOLS if (n := getattr(original, pool)) is not None}
-        found = policy.found(self._cache)
-        if policy.decision.state is None or any(deployment is None for deployment in found.values()):
+        deployments = policy.deployments_in(self._cache)
+        if policy.decision.state is None or any(deployment is None for deployment in deployments.values()):
             return wanted, Need.unknown()
         now = time.monotonic()
-        ready = [d.ready if (d := found.get(pool)) else 0 for pool in POOLS]
+        ready = [d.ready if (d := deployments.get(pool)) else 0 for pool in POOLS]
         row = samples_row(
             policy.decision.readings,
             now - policy.decision.read_at,
@@ -175,9 +175,9 @@ async def restore(
     """
     done = []
     originals = policy.ownership.originals
-    found = policy.found(cache)
-    running = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
-    kept = (0, 0)
+    deployments = policy.deployments_in(cache)
+    running = tuple(d.replicas if (d := deployments.get(pool)) else 0 for pool in POOLS)
+    needed = (0, 0)
     weights = originals.weights if originals else None
     if (
         weights is not None
@@ -189,12 +189,12 @@ async def restore(
         if placed.changed:
             done.append(f"HTTPRoute {policy.facts.backends[0][1]}: weights {weights.gpu} and {weights.cpu}")
         if need is not None:
-            kept = placer.fewest(policy, need, placed.in_force, (running[0], running[1]))
+            needed = placer.fewest(policy, need, placed.in_force, (running[0], running[1]))
     left = False
     for pool, wanted in replicas.items():
         name = policy.deployments[POOLS.index(pool)]
         deployment = cache.deployments.get((policy.key[0], name or ""))
-        least = max(wanted, kept[POOLS.index(pool)])
+        least = max(wanted, needed[POOLS.index(pool)])
         left |= least > wanted
         if name is None or deployment is None or deployment.replicas == least:
             continue

@@ -123,7 +123,7 @@ class Reconciler:
         if not in_force or findings.conflict is not None:
             made_from = None
         with self._metrics.stage("report"):
-            self._reporter.report(policy, findings, outcome, applied, policy.found(self._cache), made_from)
+            self._reporter.report(policy, findings, outcome, applied, policy.deployments_in(self._cache), made_from)
         return error is None and not (applied is not None and applied.failed)
 
     async def _apply(self, policy: Policy, outcome: Outcome, findings: Findings) -> Applied:

@@ -69,10 +69,10 @@ class NodeCounter:
         """Count some resources of a budget on the nodes that they are counted on."""
         before = budget.amounts, dict(budget.count_errors)
         try:
-            found = await self.count(budget, nodes, resources)
+            counts = await self.count(budget, nodes, resources)
         except (OperatorError, TimeoutError) as error:
-            found = dict.fromkeys(resources, f"{error or 'the API server did not answer in time'}")
-        for name, counted in found.items():
+            counts = dict.fromkeys(resources, f"{error or 'the API server did not answer in time'}")
+        for name, counted in counts.items():
             budget.count_errors.pop(name, None)
             if isinstance(counted, str):
                 budget.count_errors[name] = counted
@@ -97,16 +97,16 @@ class NodeCounter:
         having = [node for node in nodes if any(has(node, name) for name in resources)]
         ours = set(self._targets(budget))
         units = [await self._of_node(node, resources, ours) for node in having]
-        found: dict[str, NodeCount | str] = {}
+        counts: dict[str, NodeCount | str] = {}
         for number, name in enumerate(resources):
             nodes_of = [node for node in having if has(node, name)]
             if nodes_of:
                 there = len([node for node in nodes_of if is_there(node)])
-                found[name] = NodeCount(sum(each[number] for each in units), there, time.time())
+                counts[name] = NodeCount(sum(each[number] for each in units), there, time.time())
                 continue
             what = f"has {name}" if nodes else f"has the labels {selector}"
-            found[name] = f"no node {what}: change the resource's name or amountFrom.nodes.matchLabels, or add nodes"
-        return found
+            counts[name] = f"no node {what}: change the resource's name or amountFrom.nodes.matchLabels, or add nodes"
+        return counts
 
     async def _of_node(self, node: Json, resources: Sequence[str], ours: Collection[Key]) -> list[float]:
         """Return the units of each resource that members of the budget hold, or may get, on a node."""
@@ -152,13 +152,13 @@ def requested(pod: Json, resource: str) -> float:
 
 def _by_nodes(resources: Sequence[Resource]) -> Iterator[tuple[NodeSelection, list[str]]]:
     """Yield the resources that are counted, together those that are counted on the same nodes."""
-    found: list[tuple[NodeSelection, list[str]]] = []
-    for one in resources:
-        if one.amount_from is None:
+    groups: list[tuple[NodeSelection, list[str]]] = []
+    for resource in resources:
+        if resource.amount_from is None:
             continue
-        names = next((names for nodes, names in found if nodes == one.amount_from.nodes), None)
+        names = next((names for nodes, names in groups if nodes == resource.amount_from.nodes), None)
         if names is None:
-            found.append((one.amount_from.nodes, [one.name]))
+            groups.append((resource.amount_from.nodes, [resource.name]))
         else:
-            names.append(one.name)
-    yield from found
+            names.append(resource.name)
+    yield from groups

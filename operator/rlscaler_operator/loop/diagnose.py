@@ -65,24 +65,24 @@ class Diagnostician:
         return findings
 
     def _problems(self, policy: Policy) -> list[Problem]:
-        found = policy.found(self._cache)
+        deployments = policy.deployments_in(self._cache)
         problems = [
             self._missing(str(policy.deployments[POOLS.index(pool)]), pool)
-            for pool, deployment in found.items()
+            for pool, deployment in deployments.items()
             if deployment is None
         ]
         if problems:
             return problems
-        if len(policy.decision.off) == len(found):
+        if len(policy.decision.off) == len(deployments):
             return problems
         if policy.decision.actor is None and policy.decision.actor_error is not None:
             problems.append(Problem(policy.decision.actor_error.reason, str(policy.decision.actor_error)))
         off = policy.decision.off
         present = (
-            found.get("gpu") is not None and "gpu" not in off,
-            found.get("cpu") is not None and "cpu" not in off,
+            deployments.get("gpu") is not None and "gpu" not in off,
+            deployments.get("cpu") is not None and "cpu" not in off,
         )
-        replicas = tuple(d.replicas if (d := found.get(pool)) else 0 for pool in POOLS)
+        replicas = tuple(d.replicas if (d := deployments.get(pool)) else 0 for pool in POOLS)
         missing = missing_signals(
             policy.decision.readings, present, (replicas[0], replicas[1]), policy.spec.metrics.max_age_seconds
         )
@@ -100,14 +100,14 @@ class Diagnostician:
         return Problem(reason, f"{titled(target)} ({field}) does not exist: create it, or correct the name")
 
     def _rollouts(self, policy: Policy) -> list[Problem]:
-        found = policy.found(self._cache)
+        deployments = policy.deployments_in(self._cache)
         return [
             Problem(
                 "RolloutInProgress",
                 f"{titled(name)} is being rolled out: nothing is scaled down until its old pods are gone; see "
                 f"kubectl -n {policy.key[0]} rollout status {for_kubectl(name)}",
             )
-            for name, deployment in zip(filter(None, policy.deployments), found.values(), strict=True)
+            for name, deployment in zip(filter(None, policy.deployments), deployments.values(), strict=True)
             if deployment is not None and deployment.rolling
         ]
 
@@ -153,14 +153,14 @@ class Diagnostician:
 
     async def _sizers(self, policy: Policy, findings: Findings) -> None:
         """Find other sizers of pods that have a range; where the policy would size them, it leaves them alone."""
-        asked = policy.ownership.sizers_asked_at
+        asked_at = policy.ownership.sizers_asked_at
         for pool, key in policy.facts.targets:
             target, conflict = policy.spec.targets.pool(pool), find_sizer(key, self._cache)
             if target is None or target.resources is None or conflict is None or conflict.holder is None:
                 continue
-            now, last = time.monotonic(), asked.get(conflict.holder, -math.inf)
+            now, last = time.monotonic(), asked_at.get(conflict.holder, -math.inf)
             if now - last >= ASK_AGAIN_SECONDS:
-                asked[conflict.holder] = now
+                asked_at[conflict.holder] = now
                 if await self._is_gone(key[0], conflict):
                     continue
             if target.resources.mode == "InPlace" and findings.acts:

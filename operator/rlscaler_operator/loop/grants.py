@@ -209,7 +209,7 @@ class Sharing:
         if_all_acted: Grants | None = None
         if any(not math.isnan(member.replicas_if_acting) for of_budget in rows for member in of_budget):
             if_all_acted, _ = arbitrate(rule, pools, members_of(specs, rows, if_all_acted=True), before)
-        kept = _not_given_up(before, members)
+        retained = _not_given_up(before, members)
         begin = 0
         for number, request in enumerate(requests):
             here, resources = slice(begin, begin + len(request.members)), len(request.resources)
@@ -219,7 +219,7 @@ class Sharing:
                 of_resources(members.take(here), resources),
                 grants.take(here),
                 after.take(here),
-                replace(request.loans, granted=kept[here].copy()),
+                replace(request.loans, granted=retained[here].copy()),
                 if_all_acted=None if if_all_acted is None else if_all_acted.take(here),
             )
             # Row numbers of the batch become row numbers of this budget alone.

@@ -26,7 +26,7 @@ def learned(policy: Policy, cache: WatchCache) -> Learned | None:
     """Return the learned values, measured now or before; None where nothing is open or known."""
     if not policy.facts.learns:
         return None
-    pools = {pool: found for pool in POOLS if (found := _known(policy, cache, pool)) is not None}
+    pools = {pool: known for pool in POOLS if (known := _known(policy, cache, pool)) is not None}
     return Learned(**pools) if pools else None
 
 

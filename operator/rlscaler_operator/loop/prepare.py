@@ -77,11 +77,11 @@ class Preparer:
         """
         if not policy.running:
             return None
-        found = policy.found(self._cache)
-        if None in found.values():
+        deployments = policy.deployments_in(self._cache)
+        if None in deployments.values():
             policy.decision.nothing_there()
             return None
-        gpu, cpu = (found.get(pool) for pool in POOLS)
+        gpu, cpu = (deployments.get(pool) for pool in POOLS)
         replicas = (gpu.replicas if gpu else 0, cpu.replicas if cpu else 0)
         ready = (gpu.ready if gpu else 0, cpu.ready if cpu else 0)
         now = time.monotonic()
@@ -92,7 +92,7 @@ class Preparer:
         if (unsized and policy.subject.sized) or (due is Due.ACTION and not unsized):
             size_pods(policy, answers, self.unix(now) - elapsed_seconds)
         policy.decision.learn(learned(policy, self._cache))
-        policy.decision.turn_off(turned_off(policy.spec, found))
+        policy.decision.turn_off(turned_off(policy.spec, deployments))
         policy.decision.use(*self._actors.get(policy))
         self._shadows.ensure_promotion(policy, self.unix(now))
         params, actor = params_and_actor(policy)

@@ -127,7 +127,7 @@ class Sensing:
         for policy in policies:
             assert policy.spec.signal is not None
             kafka = policy.spec.signal.kafka
-            ready = sum(target.ready for target in policy.found(self._cache).values() if target is not None)
+            ready = sum(target.ready for target in policy.deployments_in(self._cache).values() if target is not None)
             access = kafka_access_of(kafka, policy.key[0], self._settings, self._secrets)
             together[access].append((policy, Asker(policy.key, kafka, ready)))
         looks = {
@@ -154,10 +154,10 @@ class Sensing:
             return
         for policy in policies:
             if (task := own.get(policy.key)) is not None:
-                asked = task.result()
+                answers = task.result()
                 names = (query.name for query in own_queries(policy.subject))
-                failed = any(isinstance(asked.answers.get(name), MetricsError) for name in names)
-                apart = failed or asked.seconds > PATIENCE_SECONDS
+                failed = any(isinstance(answers.answers.get(name), MetricsError) for name in names)
+                apart = failed or answers.seconds > PATIENCE_SECONDS
                 (self._apart.add if apart else self._apart.discard)(policy.key)
 
     def forget_gone(self) -> None:
@@ -168,8 +168,8 @@ class Sensing:
 async def _with_look(look: asyncio.Task[float], own: asyncio.Task[TimedAnswers] | None) -> TimedAnswers:
     """Wait for a look at the brokers, and for the policy's own queries where it has some."""
     seconds = await asyncio.shield(look)
-    asked = TimedAnswers({}) if own is None else await own
-    return asked._replace(seconds=max(seconds, asked.seconds))
+    answers = TimedAnswers({}) if own is None else await own
+    return answers._replace(seconds=max(seconds, answers.seconds))
 
 
 def cancel(own: OwnAnswers) -> None:

@@ -261,9 +261,9 @@ def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], lis
     """Return the policies whose own queries are answered or that have none, and the others."""
     ready: list[DuePolicy] = []
     late: list[DuePolicy] = []
-    for one in batch:
-        task = own.get(one[0].key)
-        (ready if task is None or task.done() else late).append(one)
+    for due_policy in batch:
+        task = own.get(due_policy[0].key)
+        (ready if task is None or task.done() else late).append(due_policy)
     return ready, late
 
 

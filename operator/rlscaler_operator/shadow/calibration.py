@@ -84,33 +84,34 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
     It selects nothing where no subject's preset has a histogram of the latency.
     """
     window = f"[{round(window_seconds)}s]"
-    subjects = [one for one in subjects if one.histogram is not None and one.requests.counts_arrivals]
+    subjects = [s for s in subjects if s.histogram is not None and s.requests.counts_arrivals]
 
     def grown(selector: str) -> str:
         return labels.once(f"increase({selector}{window})")
 
     parts: dict[str, list[str]] = defaultdict(list)
-    for one in sorted(subjects, key=_timed):
-        histogram, name = one.histogram, _timed(one)
+    for subject in sorted(subjects, key=_timed):
+        histogram, name = subject.histogram, _timed(subject)
         if name not in parts and histogram is not None:
-            selection = Selection.of(one.timed_by, [s for s in subjects if _timed(s) == name], labels)
+            selection = Selection.of(subject.timed_by, [s for s in subjects if _timed(s) == name], labels)
             parts[name].append(selection.whole.sum([suffixed(histogram, "_bucket")], grown, ("le",)))
     for name in sorted({subject.counted_by for subject in subjects}):
         selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
-        arrived = selection.whole.arrived(lambda one: f"increase({one}{window})", lambda one: f"delta({one}{window})")
+        arrived = selection.whole.arrived(
+            lambda rate: f"increase({rate}{window})", lambda gauge: f"delta({gauge}{window})"
+        )
         parts[name].append(arrived)
     working = [subject for subject in subjects if tells_running(subject)]
     for name in sorted({subject.preset for subject in working}):
         selection = Selection.of(name, [s for s in working if s.preset == name], labels)
         for held, gauges in ((RUNNING, PRESETS[name].in_flight), (WAITING, PRESETS[name].waiting)):
-            mean = selection.whole.sum(gauges, lambda one: labels.once(f"avg_over_time({one}{window})"))
+            mean = selection.whole.sum(gauges, lambda gauge: labels.once(f"avg_over_time({gauge}{window})"))
             parts[f"{name} {held}"].append(mean)
     for name in sorted({subject.timed_by for subject in working}):
         selection, latency = Selection.of(name, [s for s in working if s.timed_by == name], labels), _histogram(name)
         if latency is not None:
             parts[f"{name} {SPENT}"].append(selection.whole.sum([suffixed(latency, "_sum")], grown))
-    said = [(name, one) for name, each in parts.items() for one in each]
-    return " or ".join(_told_apart(name, one) for name, one in said) or NO_SERIES
+    return " or ".join(_told_apart(name, part) for name, each in parts.items() for part in each) or NO_SERIES
 
 
 def tells_running(subject: Subject) -> bool:
@@ -130,28 +131,28 @@ def _told_apart(name: str, vector: str) -> str:
 
 def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
     """Return finite histograms by (preset, namespace, Deployment or service), bounds in seconds."""
-    found: Histograms = {}
-    for one in series:
-        labels, value = one.get("metric", {}), float(one.get("value", (0, "nan"))[1])
+    by_service: Histograms = {}
+    for sample in series:
+        labels, value = sample.get("metric", {}), float(sample.get("value", (0, "nan"))[1])
         if not math.isfinite(value):
             continue
         preset, name = labels.get(PRESET, ""), labels.get("service") or labels.get("deployment", "")
-        histogram = found.setdefault((preset, labels.get("namespace", ""), name), Histogram())
+        histogram = by_service.setdefault((preset, labels.get("namespace", ""), name), Histogram())
         latency = _histogram(preset)
         if "le" in labels and latency is not None:
             histogram.within[float(labels["le"]) / latency.per_second] = value
         else:
             histogram.received = value
-    return found
+    return by_service
 
 
-def histogram_of(found: Histograms, subject: Subject) -> Histogram | None:
+def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
     """Return the histogram of one service, over both pools where they are counted apart; None where there is none.
 
     Where each token is counted, the share of tokens within a bound stands for that share of the requests.
     """
-    counted = _parts(found, subject, subject.counted_by, subject.counted_by)
-    timed = _parts(found, subject, subject.timed_by, _timed(subject))
+    counted = _parts(histograms, subject, subject.counted_by, subject.counted_by)
+    timed = _parts(histograms, subject, subject.timed_by, _timed(subject))
     if not counted and not timed:
         return None
     bounds = set.intersection(*(set(part.within) for part in timed)) if timed else set()
@@ -163,8 +164,8 @@ def histogram_of(found: Histograms, subject: Subject) -> Histogram | None:
     return Histogram(received, within)
 
 
-def _parts(found: Histograms, subject: Subject, preset: str, name: str) -> list[Histogram]:
-    return [part for key in subject.found_by(preset).values() if (part := found.get((name, *key))) is not None]
+def _parts(histograms: Histograms, subject: Subject, preset: str, name: str) -> list[Histogram]:
+    return [part for key in subject.found_by(preset).values() if (part := histograms.get((name, *key))) is not None]
 
 
 def _histogram(name: str) -> Buckets | None:

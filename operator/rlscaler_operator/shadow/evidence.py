@@ -189,6 +189,6 @@ def to_regret(compared: Compared) -> Regret | None:
     return Regret(cost_percent=_rounded(compared.cost), late_points=_rounded(compared.late))
 
 
-def _rounded(found: ConfidenceInterval) -> RegretInterval:
-    low, high = (round(bound, 3) if math.isfinite(bound) else None for bound in (found.low, found.high))
-    return RegretInterval(mean=round(found.mean, 3), low=low, high=high)
+def _rounded(of_days: ConfidenceInterval) -> RegretInterval:
+    low, high = (round(bound, 3) if math.isfinite(bound) else None for bound in (of_days.low, of_days.high))
+    return RegretInterval(mean=round(of_days.mean, 3), low=low, high=high)

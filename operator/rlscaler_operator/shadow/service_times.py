@@ -56,7 +56,7 @@ def unknown_times() -> ServiceTimes:
     return ServiceTimes(np.full(len(POOLS), np.nan), np.full(len(POOLS), np.nan))
 
 
-def service_times(found: Histograms, subject: Subject, window_seconds: float) -> ServiceTimes:
+def service_times(histograms: Histograms, subject: Subject, window_seconds: float) -> ServiceTimes:
     """Return the times of each pool in a window of `window_seconds`.
 
     By Little's law the mean latency times the requests answered in a second is the number of requests at a replica.
@@ -65,10 +65,10 @@ def service_times(found: Histograms, subject: Subject, window_seconds: float) ->
     times = unknown_times()
     if not tells_running(subject) or subject.histogram is None:
         return times
-    running = _by_pool(found, subject, subject.preset, f"{subject.preset} {RUNNING}")
-    waiting = _by_pool(found, subject, subject.preset, f"{subject.preset} {WAITING}")
-    timed = _by_pool(found, subject, subject.timed_by, subject.timed_by)
-    spent = _by_pool(found, subject, subject.timed_by, f"{subject.timed_by} {SPENT}")
+    running = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {RUNNING}")
+    waiting = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {WAITING}")
+    timed = _by_pool(histograms, subject, subject.timed_by, subject.timed_by)
+    spent = _by_pool(histograms, subject, subject.timed_by, f"{subject.timed_by} {SPENT}")
     for number, pool in enumerate(POOLS):
         if not all(pool in each for each in (running, waiting, timed, spent)):
             continue
@@ -85,9 +85,11 @@ def service_times(found: Histograms, subject: Subject, window_seconds: float) ->
     return times
 
 
-def _by_pool(found: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:
+def _by_pool(histograms: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:
     """Return histograms by pool; a count of the whole service belongs to the only pool, where there is one."""
-    parts = {pool: found[name, *key] for pool, key in subject.found_by(preset).items() if (name, *key) in found}
+    parts = {
+        pool: histograms[name, *key] for pool, key in subject.found_by(preset).items() if (name, *key) in histograms
+    }
     pools = [pool for pool, target in zip(POOLS, subject.deployments, strict=True) if target is not None]
     return {pools[0]: parts[WHOLE]} if len(pools) == 1 and WHOLE in parts else parts
 

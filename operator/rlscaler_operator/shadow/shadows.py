@@ -101,7 +101,7 @@ class Shadows:
     def ensure_promotion(self, policy: Policy, now: float) -> None:
         """Bring `policy.promotion.status` in line with its spec before it is decided for; `now` in unix seconds."""
         wanted = (policy.observed.generation, policy.decision.actor)
-        if policy.promotion.status is None or policy.promotion.found_for != wanted:
+        if policy.promotion.status is None or policy.promotion.valid_for != wanted:
             self._update_promotion(policy, self._comparisons.get(policy.key), now)
 
     def due_for_calibration(self, policies: Iterable[Policy], now: float) -> list[Policy]:
@@ -251,7 +251,7 @@ class Shadows:
             comparison.update_at = now + FRESH_SECONDS
         if before is None or before.state != after.state:
             log.info("%s/%s: %s (%s)", *policy.key, after.state, after.reason)
-        policy.promotion.found(after, policy.observed.generation, policy.decision.actor)
+        policy.promotion.set_status(after, policy.observed.generation, policy.decision.actor)
 
 
 def _within_grants(items: list[ComparedPolicy], samples: Samples) -> Samples:

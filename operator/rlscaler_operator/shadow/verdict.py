@@ -129,8 +129,8 @@ def _so_far(days: Sequence[EvidenceDay], today: str, remedy: str) -> str:
     if day is None or day.measured is None or not day.measured.windows:
         return ""
     figures, matches = _figures(day.measured), agrees(day.measured)
-    said = f"matches what was measured ({figures})" if matches else f"does not match ({figures}): {remedy}"
-    return f". Today {day.hours:.1f} h are compared so far, and the model {said}"
+    verdict = f"matches what was measured ({figures})" if matches else f"does not match ({figures}): {remedy}"
+    return f". Today {day.hours:.1f} h are compared so far, and the model {verdict}"
 
 
 def _figures(measured: MeasuredDay) -> str:
@@ -172,8 +172,8 @@ def next_promotion(
     of_running, of_acting = (
         [*days] if same and before is not None and before.against == side else [] for side in ("Running", "HPAFormula")
     )
-    found = better(of_running, today, required, remedy)
-    state, finding = _next(before, same, required, found, counting(of_acting, today), burning)
+    finding_on_running = better(of_running, today, required, remedy)
+    state, finding = _next(before, same, required, finding_on_running, counting(of_acting, today), burning)
     against: Literal["Running", "HPAFormula"] = "Running"
     if required.mode == "Auto" and state in ACTING:
         against = "HPAFormula"
@@ -196,12 +196,12 @@ def _next(
     before: PromotionStatus | None,
     same: bool,
     required: Requirements,
-    found: Finding,
+    evidence: Finding,
     acted: Sequence[EvidenceDay],
     burning: str,
 ) -> tuple[PromotionStage, Finding]:
     if required.mode != "Auto":
-        return ("Ready" if found.shown else "Collecting"), found
+        return ("Ready" if evidence.shown else "Collecting"), evidence
     was = before.state if before is not None else None
     if was in ACTING and same and (was == "Promoted" or required.require == "None"):
         bad = Finding(True, "BurningErrorBudget", burning) if burning else worse(acted, required.objective)
@@ -213,8 +213,8 @@ def _next(
             return "Demoted", Finding(False, before.reason or "", before.message or "")
         return "NotRequired", Finding(False, "Acting", "acts without evidence: promotion.require is None")
     if was in (*ACTING, "Demoted"):
-        return ("Promoted" if was == "Demoted" and found.shown else "Demoted"), found
-    return ("Promoted" if found.shown else "Collecting"), found
+        return ("Promoted" if was == "Demoted" and evidence.shown else "Demoted"), evidence
+    return ("Promoted" if evidence.shown else "Collecting"), evidence
 
 
 def _acting(acted: Sequence[EvidenceDay]) -> str:

@@ -100,7 +100,9 @@ class Budget:
         if self.spec is None:
             return None
         counted = {name: count.units for name, count in self.counts.items()}
-        amounts = [counted.get(one.name) if one.amount is None else one.amount for one in self.spec.shared]
+        amounts = [
+            counted.get(resource.name) if resource.amount is None else resource.amount for resource in self.spec.shared
+        ]
         known = tuple(amount for amount in amounts if amount is not None)
         return known if len(known) == len(amounts) else None
 
@@ -152,7 +154,9 @@ class Budget:
         self.loans_before = self.loans.copy()
         self.published = []
         if status.round is not None:
-            self.published = [(status.round, {(one.namespace, one.policy): one.granted for one in status.members})]
+            self.published = [
+                (status.round, {(member.namespace, member.policy): member.granted for member in status.members})
+            ]
         self.starved_seconds = {
             key: float(member.starved_seconds) for key, member in zip(self.members, status.members, strict=True)
         }
@@ -294,7 +298,11 @@ class BudgetRegistry:
 
 def _counted_on(spec: BudgetSpec) -> set[tuple[str, str]]:
     """Return the resources that are counted, each with the nodes as JSON."""
-    return {(one.name, one.amount_from.model_dump_json()) for one in spec.shared if one.amount_from is not None}
+    return {
+        (resource.name, resource.amount_from.model_dump_json())
+        for resource in spec.shared
+        if resource.amount_from is not None
+    }
 
 
 def _selecting(budgets: list[Budget], key: Key, labels: Mapping[str, str]) -> Iterator[tuple[Budget, MemberShare]]:

@@ -159,15 +159,15 @@ class PromotionState:
     status: PromotionStatus | None = None
     today: EvidenceDay | None = None
     """Today's comparison as of the last action."""
-    found_for: tuple[int, ActorLike | None] | None = None
-    """Generation and actor that the status was found for."""
+    valid_for: tuple[int, ActorLike | None] | None = None
+    """Generation and actor of which the status is."""
     revision: int = 0
     """Grows with every change that a report depends on."""
 
-    def found(self, status: PromotionStatus, generation: int, actor: ActorLike | None) -> None:
+    def set_status(self, status: PromotionStatus, generation: int, actor: ActorLike | None) -> None:
         """Note a status; a report depends on its state and reason alone, not on its figures."""
         self.revision += _stage(status) != _stage(self.status)
-        self.status, self.found_for = status, (generation, actor)
+        self.status, self.valid_for = status, (generation, actor)
 
 
 def _stage(status: PromotionStatus | None) -> tuple[str, str | None] | None:

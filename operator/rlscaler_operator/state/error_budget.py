@@ -46,9 +46,9 @@ def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec
     )
 
 
-def restore_slo(state: State, kept: SLOStatus | None) -> None:
+def restore_slo(state: State, written: SLOStatus | None) -> None:
     """Restore the counts of a former process in the state (one row), in place."""
-    if kept is not None:
-        state.counted_requests[0], state.counted_late[0] = kept.requests, min(kept.late, kept.requests)
-        state.counted_time[0], state.counted_slo_ms[0] = kept.time.timestamp(), kept.latency_milliseconds
-        state.price_factor[0] = min(max(kept.price_factor, LOWEST_FACTOR), HIGHEST_FACTOR)
+    if written is not None:
+        state.counted_requests[0], state.counted_late[0] = written.requests, min(written.late, written.requests)
+        state.counted_time[0], state.counted_slo_ms[0] = written.time.timestamp(), written.latency_milliseconds
+        state.price_factor[0] = min(max(written.price_factor, LOWEST_FACTOR), HIGHEST_FACTOR)

@@ -87,59 +87,59 @@ def update(
     result = list(conditions)
     for type_, status, reason, message in _wanted(findings):
         result, _ = set_condition(result, type_, status, reason, message, generation=generation, now=now)
-    kept = {type_ for type_, *_ in _wanted(findings)}
+    wanted = {type_ for type_, *_ in _wanted(findings)}
     for condition in list(result):
-        if condition.type in OPTIONAL and condition.type not in kept:
+        if condition.type in OPTIONAL and condition.type not in wanted:
             result, _ = remove_condition(result, condition.type)
     before = {c.type: (c.status, c.reason) for c in conditions}
     return result, [c for c in result if before.get(c.type) != (c.status, c.reason)]
 
 
-def _wanted(found: Findings) -> list[tuple[str, bool, str, str]]:
-    wanted = [_ready(found), _active(found), _fallback(found), _paused(found), _conflicted(found)]
-    if found.capacity_unknown:
-        pools = ", ".join(found.capacity_unknown)
-        fields = " and ".join(f"spec.{name}" for name in found.capacity_fields)
+def _wanted(findings: Findings) -> list[tuple[str, bool, str, str]]:
+    wanted = [_ready(findings), _active(findings), _fallback(findings), _paused(findings), _conflicted(findings)]
+    if findings.capacity_unknown:
+        pools = ", ".join(findings.capacity_unknown)
+        fields = " and ".join(f"spec.{name}" for name in findings.capacity_fields)
         message = (
-            f"how many {LOADS[found.unit]} a replica of {pools} carries is not known: nothing is scaled down and the "
-            f"floor goes by utilization; set {fields}"
+            f"how many {LOADS[findings.unit]} a replica of {pools} carries is not known: nothing is scaled down and "
+            f"the floor goes by utilization; set {fields}"
         )
         wanted.append((types.CAPACITY_UNKNOWN, True, "NotMeasured", message))
-    if found.model:
-        wanted.append((types.MODEL_OUTDATED, True, *found.model))
+    if findings.model:
+        wanted.append((types.MODEL_OUTDATED, True, *findings.model))
     return wanted
 
 
-def _ready(found: Findings) -> tuple[str, bool, str, str]:
-    if found.problems:
-        return types.READY, False, found.problems[0].reason, "; ".join(_unique(p.message for p in found.problems))
+def _ready(findings: Findings) -> tuple[str, bool, str, str]:
+    if findings.problems:
+        return types.READY, False, findings.problems[0].reason, "; ".join(_unique(p.message for p in findings.problems))
     return types.READY, True, "Ready", "spec, targets, metrics and model are in order"
 
 
-def _active(found: Findings) -> tuple[str, bool, str, str]:
-    if found.mode != "Auto":
+def _active(findings: Findings) -> tuple[str, bool, str, str]:
+    if findings.mode != "Auto":
         text = {"Shadow": "decisions are recorded and nothing is changed: set spec.mode Auto to act"}
-        return types.ACTIVE, False, f"Mode{found.mode}", text.get(found.mode, "the policy is switched off")
-    if found.conflict:
-        return types.ACTIVE, False, "Conflicted", found.conflict.message
-    if found.paused:
-        return types.ACTIVE, False, "Paused", found.paused
-    if found.all_off:
-        return types.ACTIVE, False, "ScalingDisabled", "; ".join(problem.message for problem in found.off)
-    if (waiting := _waiting(found)) is not None:
+        return types.ACTIVE, False, f"Mode{findings.mode}", text.get(findings.mode, "the policy is switched off")
+    if findings.conflict:
+        return types.ACTIVE, False, "Conflicted", findings.conflict.message
+    if findings.paused:
+        return types.ACTIVE, False, "Paused", findings.paused
+    if findings.all_off:
+        return types.ACTIVE, False, "ScalingDisabled", "; ".join(problem.message for problem in findings.off)
+    if (waiting := _waiting(findings)) is not None:
         return types.ACTIVE, False, *waiting
-    if found.problems:
-        return types.ACTIVE, False, found.problems[0].reason, "replicas are held: see the condition Ready"
-    if found.placement_problem:
-        return types.ACTIVE, True, *found.placement_problem
-    if limits := found.off + found.limits:
+    if findings.problems:
+        return types.ACTIVE, False, findings.problems[0].reason, "replicas are held: see the condition Ready"
+    if findings.placement_problem:
+        return types.ACTIVE, True, *findings.placement_problem
+    if limits := findings.off + findings.limits:
         return types.ACTIVE, True, limits[0].reason, "; ".join(_unique(p.message for p in limits))
     return types.ACTIVE, True, "Acting", "replicas and traffic weights follow the decisions"
 
 
-def _waiting(found: Findings) -> Problem | None:
+def _waiting(findings: Findings) -> Problem | None:
     """Return why the actor's decisions are not written; None where they are."""
-    promotion = found.promotion
+    promotion = findings.promotion
     if promotion is None or promotion.state in ("NotRequired", "Promoted"):
         return None
     why = promotion.message or "see status.promotion"
@@ -147,35 +147,35 @@ def _waiting(found: Findings) -> Problem | None:
         remedy = "publish another model, or set spec.mode to Shadow and back to Auto"
         return Problem("Demoted", f"the HPA formula drives the replicas: {why}; {remedy}")
     meanwhile = "until then the replicas stay as they are: no other autoscaler of the targets is seen"
-    if found.other:
-        meanwhile = f"{found.other.fact} and is compared with: keep it until then"
+    if findings.other:
+        meanwhile = f"{findings.other.fact} and is compared with: keep it until then"
     return Problem(promotion.reason or "CollectingEvidence", f"spec.promotion.require is Evidence: {why}; {meanwhile}")
 
 
-def _fallback(found: Findings) -> tuple[str, bool, str, str]:
-    if found.fallback:
-        return types.FALLBACK, True, *found.fallback
-    if found.holding:
+def _fallback(findings: Findings) -> tuple[str, bool, str, str]:
+    if findings.fallback:
+        return types.FALLBACK, True, *findings.fallback
+    if findings.holding:
         return types.FALLBACK, False, "Holding", "replicas are held until the fallback's failureThreshold is reached"
     return types.FALLBACK, False, "NotNeeded", "the actor decides"
 
 
-def _paused(found: Findings) -> tuple[str, bool, str, str]:
-    if found.paused:
-        return types.PAUSED, True, "Annotated", found.paused
+def _paused(findings: Findings) -> tuple[str, bool, str, str]:
+    if findings.paused:
+        return types.PAUSED, True, "Annotated", findings.paused
     return types.PAUSED, False, "NotPaused", "no pause annotation is set"
 
 
-def _conflicted(found: Findings) -> tuple[str, bool, str, str]:
-    if found.conflict:
-        message = found.conflict.message
-        if found.promotion is not None and found.promotion.state == "Promoted":
-            message = f"{found.conflict.fact}, and the evidence for this policy is there: {found.conflict.remedy}"
-        return types.CONFLICTED, True, found.conflict.reason, message
+def _conflicted(findings: Findings) -> tuple[str, bool, str, str]:
+    if findings.conflict:
+        message = findings.conflict.message
+        if findings.promotion is not None and findings.promotion.state == "Promoted":
+            message = f"{findings.conflict.fact}, and the evidence for this policy is there: {findings.conflict.remedy}"
+        return types.CONFLICTED, True, findings.conflict.reason, message
     reason, text = "NoConflict", "nothing else scales the targets"
-    if found.other:
-        reason, text = NOT_ACTING, f"{found.other.fact}: this policy patches nothing and is compared with it"
-    return types.CONFLICTED, False, reason, f"{text}; {found.declared}" if found.declared else text
+    if findings.other:
+        reason, text = NOT_ACTING, f"{findings.other.fact}: this policy patches nothing and is compared with it"
+    return types.CONFLICTED, False, reason, f"{text}; {findings.declared}" if findings.declared else text
 
 
 def _unique(texts: Iterable[str]) -> list[str]:

@@ -119,7 +119,9 @@ def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
         frozenset(target.object_name for target in targets if is_other(target.reference)),
         spec.capacity.unit,
         spec.slo.signal,
-        tuple((one.object_name, one.resources.container or "") for one in targets if one.resources is not None),
+        tuple(
+            (target.object_name, target.resources.container or "") for target in targets if target.resources is not None
+        ),
     )
     there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
     learns = unmeasured or any(target.cold_start_seconds is None for target in targets)

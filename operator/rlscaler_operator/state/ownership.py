@@ -84,14 +84,14 @@ AUTOSCALERS = ("keda", "kube-controller-manager")
 """Field managers, or beginnings of them, for which 0 replicas are a size like any other."""
 
 
-def turned_off(spec: Spec, found: Mapping[str, Deployment | None]) -> tuple[str, ...]:
+def turned_off(spec: Spec, deployments: Mapping[str, Deployment | None]) -> tuple[str, ...]:
     """Return the pools whose Deployment has 0 replicas that another writer set: as with an HPA that means off.
 
     0 that the operator set itself, or an autoscaler before it, is not. Where Kubernetes has not recorded who set it, it
     is taken for another writer's unless `minReplicas` is 0 too.
     """
     off = []
-    for pool, deployment in found.items():
+    for pool, deployment in deployments.items():
         target = spec.targets.pool(pool)
         if deployment is None or deployment.replicas != 0 or target is None:
             continue
@@ -157,14 +157,14 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
 
 def find_sizer(target: Key, cache: WatchCache) -> Conflict | None:
     """Return the VerticalPodAutoscaler that changes the size of a target's pods; None where there is none."""
-    found = cache.verticals.of(target)
-    if found is None:
+    autoscaler = cache.verticals.of(target)
+    if autoscaler is None:
         return None
-    space, name = target[0], found.name
+    space, name = target[0], autoscaler.name
     patch = """-p '{"spec":{"updatePolicy":{"updateMode":"Off"}}}'"""
     return Conflict(
         SIZED,
-        f"VerticalPodAutoscaler {name} (updateMode {found.mode}) sizes the pods of {titled(target[1])}",
+        f"VerticalPodAutoscaler {name} (updateMode {autoscaler.mode}) sizes the pods of {titled(target[1])}",
         f"delete it (kubectl -n {space} delete vpa {name}), or have it only recommend (kubectl -n {space} patch vpa "
         f"{name} --type merge {patch})",
         ("VerticalPodAutoscaler", name),
@@ -176,13 +176,13 @@ def declared(claim: Claim, cache: WatchCache) -> str:
 
     No conflict before it happens: a manifest that names the replicas is often applied once and never again.
     """
-    found = []
+    owners = []
     for name in claim.deployments:
         deployment = cache.deployments.get((claim.namespace, name))
         if deployment is not None and tool_of(deployment.manager) is not None:
             text = f"{who(deployment.manager)} owns spec.replicas of {titled(name)} and may set it again"
-            found.append(f"{text}: {remedy(deployment.manager)}")
-    return "; ".join(found)
+            owners.append(f"{text}: {remedy(deployment.manager)}")
+    return "; ".join(owners)
 
 
 @dataclass(slots=True)

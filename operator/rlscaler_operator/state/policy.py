@@ -80,13 +80,10 @@ class Policy:
         """Whether it lays a claim to its Deployments."""
         return self.running and self.spec.mode == "Auto"
 
-    def found(self, cache: WatchCache) -> dict[str, Deployment | None]:
+    def deployments_in(self, cache: WatchCache) -> dict[str, Deployment | None]:
         """Return the Deployments by pool; None where one does not exist or is going."""
-        found: dict[str, Deployment | None] = {}
-        for pool, key in self.facts.targets:
-            deployment = cache.deployments.get(key)
-            found[pool] = None if deployment is None or deployment.deleting else deployment
-        return found
+        deployments = {pool: cache.deployments.get(key) for pool, key in self.facts.targets}
+        return {pool: None if d is None or d.deleting else d for pool, d in deployments.items()}
 
     def params(self) -> Params:
         """Return one row, built again when the spec, the learned values or the turned-off pools change."""

@@ -53,13 +53,13 @@ def decision_status(
 ) -> LastDecision:
     """Return `status.lastDecision` from the first row of `decision`, with the result of each guard."""
     action = decision.action[0]
-    asked = None
+    requested = None
     if action[2] >= 0:
-        asked = Action(gpu=int(action[0]), cpu=int(action[1]), placement=PLACEMENTS[int(action[2])])
+        requested = Action(gpu=int(action[0]), cpu=int(action[1]), placement=PLACEMENTS[int(action[2])])
     return LastDecision(
         id=decision_id,
         time=datetime.fromtimestamp(time, UTC),
-        action=asked,
+        action=requested,
         base=pool_counts(decision.base[0], params),
         desired=pool_counts(decision.desired[0], params),
         applied=applied,
@@ -92,12 +92,12 @@ def observation_status(observation: Observation, time: float) -> ObservationStat
 
 
 def targets_status(
-    names: Mapping[str, str], found: Mapping[str, Deployment | None], desired: Mapping[str, int]
+    names: Mapping[str, str], deployments: Mapping[str, Deployment | None], desired: Mapping[str, int]
 ) -> TargetsStatus:
     """Return the status of each target by pool; of a Deployment that does not exist only the name."""
     targets = {}
     for pool, name in names.items():
-        deployment = found.get(pool)
+        deployment = deployments.get(pool)
         if deployment is None:
             targets[pool] = TargetStatus(deployment=name)
             continue
@@ -154,16 +154,16 @@ def measured(percentile: float, latency: Reading | None, actor: ActorLike | None
 
 def significant(status: Json) -> Json:
     """Return the parts of a status that are worth a write at once: no measured values, and no times."""
-    kept = {
+    parts = {
         name: status.get(name)
         for name in ("observedGeneration", "model", "targets", "placement", "originals", "budget")
     }
-    kept["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
+    parts["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
     promotion = status.get("promotion") or {}
-    kept["promotion"] = (promotion.get("state"), promotion.get("reason"), promotion.get("days"))
+    parts["promotion"] = (promotion.get("state"), promotion.get("reason"), promotion.get("days"))
     last = status.get("lastDecision") or {}
-    kept["decision"] = (last.get("desired"), last.get("reasons"), last.get("applied"))
-    return kept
+    parts["decision"] = (last.get("desired"), last.get("reasons"), last.get("applied"))
+    return parts
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> Json:

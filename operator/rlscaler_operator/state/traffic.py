@@ -57,22 +57,28 @@ class TrafficShift:
 
     def settle(self, acknowledged: float, drain_seconds: float, now: float) -> None:
         """Forget shares that were replaced `drain_seconds` ago or earlier, by a generation that was acknowledged."""
-        self.replaced = [one for one in self.replaced if now - one.at < drain_seconds or one.generation > acknowledged]
+        self.replaced = [
+            earlier
+            for earlier in self.replaced
+            if now - earlier.at < drain_seconds or earlier.generation > acknowledged
+        ]
 
     def in_force(self) -> Shares:
         """Return the largest share of each pool that the data plane may use."""
         highest = self.shares or UNKNOWN
-        for one in self.replaced:
-            highest = _highest(highest, one.shares)
+        for earlier in self.replaced:
+            highest = _highest(highest, earlier.shares)
         return highest
 
     def overdue(self, acknowledged: float, now: float) -> bool:
         """Return True where a Gateway has not acknowledged a generation within `CONFIRM_SECONDS`."""
-        return any(one.generation > acknowledged and now - one.at >= CONFIRM_SECONDS for one in self.replaced)
+        return any(
+            earlier.generation > acknowledged and now - earlier.at >= CONFIRM_SECONDS for earlier in self.replaced
+        )
 
 
-def _highest(one: Shares, other: Shares) -> Shares:
-    return max(one[0], other[0]), max(one[1], other[1])
+def _highest(shares: Shares, other: Shares) -> Shares:
+    return max(shares[0], other[0]), max(shares[1], other[1])
 
 
 @dataclass(slots=True)

@@ -123,7 +123,7 @@ def test_a_resize_is_over_when_the_kubelet_says_so_and_not_before() -> None:
 
 def test_few_pods_are_resized_at_a_time() -> None:
     made = planned(*(pod(f"chat-{i}") for i in range(12)))
-    assert [step.sized.pod for step in made.steps] == ["chat-0", "chat-1", "chat-10", "chat-11", "chat-2"]
+    assert [step.sized.name for step in made.steps] == ["chat-0", "chat-1", "chat-10", "chat-11", "chat-2"]
     assert len(made.unsettled) == 12
     wished = {"cpu": "1500m", "memory": "2Gi"}
     busy = [pod(f"busy-{i}", requests=wished, generation=4) for i in range(4)]
@@ -168,13 +168,13 @@ def test_a_deferred_resize_has_its_time_and_does_not_hold_up_others() -> None:
         for i in range(AT_ONCE)
     ]
     made = planned(*deferred, pod(), wish={"cpu": 4.0})
-    assert [step.sized.pod for step in made.steps] == ["chat-1"]
+    assert [step.sized.name for step in made.steps] == ["chat-1"]
     assert not made.stuck
 
 
 def test_what_was_refused_is_not_tried_again() -> None:
     made = planned(pod(), pod("chat-2"), refused={"chat-1"})
-    assert [step.sized.pod for step in made.steps] == ["chat-2"]
+    assert [step.sized.name for step in made.steps] == ["chat-2"]
 
 
 def test_memory_is_lowered_no_further_than_is_known_to_be_enough() -> None:

@@ -97,7 +97,7 @@ class World:
 
 def latest(world, service):
     """The verdict of now; live it is looked for every five minutes."""
-    service.policy.promotion.found_for = None
+    service.policy.promotion.valid_for = None
     world.shadows.ensure_promotion(service.policy, world.now)
     return service.policy.promotion.status
 

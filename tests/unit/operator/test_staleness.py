@@ -81,8 +81,8 @@ class World:
         self.engine.cache.verticals.put(body)
 
     def promote(self, **changes):
-        found = self.policy.promotion
-        found.found(found.status.model_copy(update=changes), *found.found_for)
+        promotion = self.policy.promotion
+        promotion.set_status(promotion.status.model_copy(update=changes), *promotion.valid_for)
 
     async def tick(self, due=Due.SENSE):
         """One tick; was it reported?"""

@@ -39,7 +39,7 @@ def cold_starts(pods: list[Json], target: Key, of: Callable[[Json], Key | None] 
 
 def _deployments(look: Look) -> Iterator[Check]:
     cache, spec = look.context.engine.cache, look.policy.spec
-    deployments = look.policy.found(cache)
+    deployments = look.policy.deployments_in(cache)
     for pool, key in look.policy.facts.targets:
         target, field = spec.targets.pool(pool), f"spec.targets.{pool}"
         deployment = deployments[pool]
