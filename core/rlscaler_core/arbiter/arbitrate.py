@@ -43,6 +43,7 @@ class _Sharing:
 
     def __init__(self, order: Order, budgets: Budgets, members: Members, loans: Loans) -> None:
         self.order, self.budgets, self.members, self.loans = order, budgets, members, loans
+        # A member whose request is unknown asks to keep its last grant, or what runs where it has none.
         held = np.where(loans.granted >= 0, loans.granted, members.current)
         asked = np.where(np.isnan(members.asked), held, members.asked)
         asked = np.maximum(asked, members.minimum)
@@ -132,15 +133,19 @@ def _granted(sharing: _Sharing, due: Int) -> Int:
     """Return the grants (M,) of this interval, on the way to the replicas that are `due` (M,)."""
     members, budgets, loans = sharing.members, sharing.budgets, sharing.loans
     before = np.minimum(np.maximum(loans.granted, 0), sharing.wanted)
+    # Intervals left for giving back: the longer some member lacks its due, the fewer.
     left = np.maximum(budgets.reclaim_intervals[members.budget] - loans.short_intervals, 1)
     # A member beyond its due gives back an equal part of the excess in each interval that is left.
     reduced = due + (before - due) * (left - 1) // left
     retained = np.where(before > due, reduced, np.minimum(before, due)).astype(np.int32)
+    # Claims are served from the strongest to the weakest: kept guarantees, kept loans, new guarantees, replicas that
+    # run, and growth.
     nothing = np.zeros_like(due)
     granted, room = sharing.give(nothing, np.minimum(retained, np.minimum(sharing.guaranteed, due)), budgets.amount)
     granted, room = sharing.give(granted, np.maximum(retained, granted), room)
     granted, room = sharing.give(granted, np.maximum(np.minimum(sharing.guaranteed, due), granted), room)
     granted, room = sharing.give(granted, np.maximum(np.minimum(members.current, due), granted), room)
+    # Replicas beyond a grant still run: no growth beyond guarantees takes their place before they have gone.
     elsewhere = sharing.used(np.maximum(members.current - granted, 0))
     granted, _ = sharing.give(granted, np.maximum(due, granted), np.maximum(room - elsewhere, 0.0))
     return granted
@@ -211,6 +216,7 @@ def jain(used: Float, share: Float) -> float:
 
     NaN where no member uses anything.
     """
+    # Jain's index: (sum x)^2 / (n * sum x^2).
     each = used / share
     squares = float((each**2).sum()) * len(each)
     return float(each.sum()) ** 2 / squares if squares > 0 else float("nan")

@@ -48,11 +48,6 @@ class Signals(Rows):
     load: Float  # (M,) arrivals over the capacity of the replicas that answer
 
 
-def unknown_signals(m: int) -> Signals:
-    """Make M rows of services of which nothing is measured."""
-    return Signals(*(np.full(m, np.nan) for _ in range(3)))
-
-
 def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals) -> Float32:
     """Return the columns (M, len(FEATURES)) of every member, all of them finite."""
     count = np.maximum(np.bincount(members.budget, minlength=len(budgets)), 1)
@@ -61,6 +56,7 @@ def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals)
     requested = np.where(known, np.maximum(np.nan_to_num(members.asked, posinf=1e6), members.minimum), 0.0)
     together = summed(requested[:, None] * members.units, members.budget, len(budgets))
     scarcity = (together / np.maximum(budgets.amount, 1e-9)).max(axis=1)
+    # Weights matter only relative to the other members of a budget.
     heaviest = np.zeros(len(budgets))
     np.maximum.at(heaviest, members.budget, members.weight)
     columns = (
@@ -72,6 +68,7 @@ def features(budgets: Budgets, members: Members, loans: Loans, signals: Signals)
         members.weight / heaviest[members.budget],
         np.clip(members.priority / 4.0, -1.0, 1.0),
         scarcity[members.budget],
+        # Logarithms, so that 15 intervals are 1 and long waits stay in the trained range.
         np.log1p(loans.waited_intervals) / np.log(16.0),
         np.log1p(loans.borrowed_intervals) / np.log(16.0),
         *_with_mask(signals.utilization),

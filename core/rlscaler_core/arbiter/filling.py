@@ -40,11 +40,13 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
     """
     got = np.zeros(len(members), np.int32)
     room = room.copy()
+    # np.lexsort sorts by its last key first: budget, the rule's columns, member, and number of the replica.
     keys: tuple[Float | Int, ...] = (chosen.number, chosen.member, *order[::-1], members.budget[chosen.member])
     member = chosen.member[np.lexsort(keys)]
     while member.size:
         budget, units = members.budget[member], members.units[member]
         first_of = _first_of_its_budget(budget)
+        # All candidates of a budget up to the first that does not fit are handed out in one step.
         taken = _before(units, first_of) + units
         first = _until_one_fails(fits(taken, room[budget]), first_of)
         np.add.at(got, member[first], 1)
@@ -66,6 +68,7 @@ def _first_of_its_budget(budget: Int) -> Int:
 
 def _before(units: Float, first_of: Int) -> Float:
     """Return the sum (C, R) of the units that go before each candidate in its own budget."""
+    # The running sum over all budgets, less its value at the first candidate of the budget.
     total = np.cumsum(units, axis=0) - units
     return np.asarray(total - total[first_of])
 

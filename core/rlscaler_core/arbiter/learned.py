@@ -132,6 +132,7 @@ class Learned:
 
 def chosen(logits: Float32, budget: Int, b: int) -> Bids:
     """Return the most likely bids for logits (M, 5) of members of B budgets; weighted max-min in budgets with a NaN."""
+    # One unusable bid makes the whole budget fall back: bids count only relative to each other.
     bad = np.bincount(budget, ~np.isfinite(logits).all(axis=1), b) > 0
     best = np.where(np.isfinite(logits), logits, -np.inf).argmax(axis=1)
     factor = np.where(bad[budget], 1.0, np.array(FACTORS)[best])

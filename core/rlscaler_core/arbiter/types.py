@@ -167,6 +167,7 @@ def follow(loans: Loans, before: Sequence[object], now: Sequence[object]) -> Loa
     A member that left is forgotten, and a new member has no grant yet.
     """
     row, joined = {name: number for number, name in enumerate(before)}, len(loans)
+    # A new member takes the extra last row, which has no grant.
     known = [row.get(name, joined) for name in now]
     return Loans.concat([loans, no_loans(1)]).take(np.array(known, np.intp))
 
@@ -207,6 +208,7 @@ def same_rows(table: AnyRows, other: AnyRows) -> bool:
 def summed(units: Float | Bool, budget: Int, b: int) -> Float:
     """Return the sums (B, R) of the `units` (K, R) of each `budget` (K,)."""
     r = units.shape[1]
+    # One bincount over (budget, resource) pairs is faster than np.add.at.
     places = (budget[:, None] * r + np.arange(r)).ravel()
     return np.asarray(np.bincount(places, units.ravel(), b * r), np.float64).reshape(b, r)
 

@@ -89,6 +89,7 @@ class Actuator:
         applied = Applied(weights=weights)
         if policy.ownership.originals is None and (changes or self.placer.moves(policy, weights)):
             policy.ownership.originals = self.picture(policy)
+        # Growth is urgent and harms nobody; shrinking waits for originals on record and for traffic to leave.
         growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
         shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
         # Only where they are put back must the originals be on record before anything changes.
@@ -118,6 +119,7 @@ class Actuator:
         applied.writes |= await self._scale_all(
             policy, {pool: (base, least) for pool, (base, least) in now.items() if least < base}
         )
+        # Pending replicas are valid only for the generation of the spec that they were decided for.
         left = {pool: desired for pool, (_, desired) in wanted.items() if least_by_pool[pool] > desired}
         policy.traffic.pending, policy.traffic.generation = left, policy.observed.generation
 
@@ -162,6 +164,7 @@ class Actuator:
         name = policy.deployments[POOLS.index(pool)]
         assert name is not None
         key = (policy.key[0], name)
+        # Pods are marked right before the write, while the answer about their work is fresh.
         if self._idle is not None and desired < base:
             await self._idle.mark(policy, name, base - desired)
         async with self._limiter.slot(Priority.SCALE):

@@ -53,6 +53,8 @@ class Split(NamedTuple):
             return weights
         if not sum(weights):
             return self.weights
+        # Round the GPU share of the whole weight; each pool with any share keeps at least 1, where there is enough for
+        # both.
         gpu = round(whole * weights[0] / sum(weights))
         gpu = min(max(gpu, int(weights[0] > 0)), whole - int(weights[1] > 0)) if whole > 1 else gpu
         return gpu, whole - gpu

@@ -50,6 +50,7 @@ class Need(NamedTuple):
         if share <= 0:
             return 0
         wanted = self.arrivals * share / self.carried[pool]
+        # The tolerance keeps 2.0000000001 replicas from being 3.
         needed = math.ceil(wanted - 1e-9) if math.isfinite(wanted) and wanted >= 0 else running
         return min(max(needed, 1), running, max(self.most[pool], 1))
 
@@ -63,6 +64,7 @@ def fewest(need: Need, in_force: Shares, now: Shares, moved: bool, running: tupl
     """
     replicas = []
     for pool in (0, 1):
+        # The wanted weights are in force, and no older ones: only a pool with a share must not be empty.
         if moved and in_force[pool] == now[pool]:
             replicas.append(min(running[pool], int(now[pool] > 0)))
         else:
@@ -81,6 +83,7 @@ def resumed(outcome: Outcome, pending: Mapping[str, int]) -> Decision | None:
         return None
     target = decision.base.copy()
     for i, pool in enumerate(POOLS):
+        # Never above the base: a pending decision only shrinks.
         target[0, i] = min(target[0, i], pending.get(pool, target[0, i]))
     again, _, _ = decide(entry.params, outcome.state, replace(entry.samples, spec_replicas=target), kind="floor")
     if (again.desired != target).any() or (decision.desired > decision.base).any() or (target == decision.base).all():

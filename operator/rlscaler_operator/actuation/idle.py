@@ -161,6 +161,7 @@ class IdlePods:
         holders = self._cache.holders
         going = first_to_go(work, fewer, holders.of(work) if holders is not None else UNKNOWN)
         chosen = {name for _, name in going}
+        # Only changed marks are written; a spared pod loses its mark.
         changes = {name: name in chosen for name, marked in pods.items() if marked != (name in chosen)}
         await asyncio.gather(*(self._write(key, name, marked) for name, marked in changes.items()))
 

@@ -130,6 +130,7 @@ class Sizer:
             size = template_size(body, resources, sizes.get(pool, PodSize()).least_memory)
             policy.resizes.setdefault(pool, Failures())
             resized = await self._round(policy, pool, target, resources, size)
+            # A refused resize would be refused again: deletion does not wait for it.
             over &= not resized.unsettled or bool(resized.problems)
         return over
 

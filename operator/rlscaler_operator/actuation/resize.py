@@ -96,6 +96,7 @@ class Resizer:
         wish = {"cpu": size.cpu, "memory": size.memory}
         planned = plan(pods, wish, now, size.least_memory, failures.paused_pods(now), running)
         failures.keep(planned.unsettled)
+        # After a refusal the other pods of the pool would be refused as well.
         steps = [] if failures.paused(now) else planned.steps
         answers = await asyncio.gather(*(self._write(lease, target, step) for step in steps))
         self._note(planned, dict(zip((step.sized.name for step in steps), answers, strict=True)), failures, now)
@@ -135,6 +136,7 @@ class Resizer:
                 failures.take_back(pod, _too_large(pod, error), now)
             else:
                 of_all.append((pod, error))
+        # One pod's node may be too small; any other refusal holds for all pods of the pool.
         if of_all:
             failures.refuse(_refusal(*of_all[0]), now)
         elif None in answers.values():

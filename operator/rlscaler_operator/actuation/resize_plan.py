@@ -203,6 +203,7 @@ def plan(
             result.stuck.append(Stuck(pod.name, reason, pod.message))
             if back := _back(pod):
                 result.steps.append(back)
+    # Resizes under way count against the pace; a restart waits until all pods are ready and settled.
     under_way = sum(1 for pod in every if pod.stage is Stage.UNDER_WAY)
     free = [step for step in changes if step.sized.stage is Stage.SETTLED and step.sized.name not in refused]
     result.steps.extend(_paced(free, every, AT_ONCE - under_way, others_ready))
@@ -231,6 +232,7 @@ def _step(pod: Sized, wish: Sizes, least_memory: float) -> Step | None:
             requests[name] = rounded(name, value)
     if "memory" in requests and requests["memory"] < pod.requests["memory"]:
         least = math.inf if math.isnan(least_memory) else rounded("memory", least_memory)
+        # Lowering memory below what the container needs would kill it: never below the least, and never a raise.
         requests["memory"] = min(max(requests["memory"], least), pod.requests["memory"])
     limits = {
         name: _limit(name, value, pod.requests.get(name), requests.get(name)) for name, value in pod.limits.items()
@@ -242,6 +244,7 @@ def _step(pod: Sized, wish: Sizes, least_memory: float) -> Step | None:
 def _limit(name: str, limit: float, before: float | None, after: float | None) -> float:
     if before is None or after is None or before == after or before <= 0:
         return limit
+    # A limit equal to the request stays equal (QoS Guaranteed); else it keeps its ratio.
     return after if limit == before else rounded(name, limit * after / before)
 
 

@@ -134,6 +134,7 @@ class Deletion:
         params = policy.params()
         samples = samples_of([row])
         decision, _, _ = decide(params, policy.decision.state, samples, kind="floor")
+        # The originals may be too few for today's load: the floor of a sensing tick raises them, up to maxReplicas.
         floor = np.minimum(decision.trail[0, STAGES.index("floor")], params.max_replicas[0])
         raised = {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
         return raised, Need.of(params, samples)

@@ -61,6 +61,7 @@ async def write_replicas(
     except KubeError as error:
         return await _failed(kube, cache, key, base, error)
     version = scale.get("metadata", {}).get("resourceVersion", "")
+    # The next tick must not take the operator's own write for a foreign one before the watch shows it.
     cache.wrote_replicas(key, desired, version)
     return Write("Applied", f"{key[1]}: {base} -> {desired}")
 

@@ -208,6 +208,7 @@ class WeightWriter:
         route, now, traffic = self._cache.routes.get(key), self._cache.clock(), policy.traffic
         metadata = route["metadata"] if route is not None else {}
         traffic.shift.look(shares_of(splits), metadata.get("generation", 0), now)
+        # Proxies follow a route at the earliest when it is acknowledged and the drain time has passed.
         traffic.shift.settle(self._acknowledged(policy), max(self._drain, float(policy.spec.sense_seconds)), now)
         if route is None or problem is not None:
             return []

@@ -33,6 +33,7 @@ class _File:
 
     def refresh(self) -> None:
         stamp = tuple(stamp_of(path) for path in (self.onnx, self.manifest))
+        # A file is read again only when its size or time of change differs.
         if stamp == self.stamp:
             return
         self.stamp = stamp

@@ -55,5 +55,6 @@ class Background:
         deadline = time.monotonic() + seconds
         while self.tasks and (remaining := deadline - time.monotonic()) > 0:
             await asyncio.wait(self.tasks, timeout=remaining)
+        # Cancelled writes are safe: each is a compare-and-swap that the next leader decides anew.
         for task in self.tasks:
             task.cancel()

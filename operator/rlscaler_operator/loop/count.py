@@ -119,10 +119,12 @@ class NodeCounter:
 
     def _of_resource(self, node: Json, resource: str, pods: Sequence[Json], ours: Collection[Key]) -> float:
         members = sum(requested(pod, resource) for pod in pods if self._cache.target_of_pod(pod) in ours)
+        # A cordoned node takes no new pods: only the units that members hold there count.
         if (node.get("spec") or {}).get("unschedulable"):
             return members
         total = sum(requested(pod, resource) for pod in pods)
         allocatable = (node["status"].get("allocatable") or {}).get(resource)
+        # Units that other pods hold are not the budget's to share.
         return max(0.0, quantity(allocatable) - (total - members))
 
     def _targets(self, budget: Budget) -> Iterator[Key]:

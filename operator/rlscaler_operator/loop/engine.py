@@ -128,6 +128,7 @@ class Engine:
             while True:
                 self.turned()
                 self.background.wake.clear()
+                # First the shards: ticks and reports below are only for policies that this process acts for.
                 self._take_over()
                 self.metrics.turns.inc()
                 self.metrics.leader.set(bool(self.acting))
@@ -185,6 +186,7 @@ class Engine:
             timing = policy.timing
             decided += bool(policy.decision.desired)
             evenly += timing.schedule.share if timing.schedule is not None else 0.0
+            # A tick or write under way ends first; its end wakes the loop.
             if timing.busy or timing.breaker.until > now:
                 continue
             if policy.observed.deleting:
@@ -216,6 +218,7 @@ class Engine:
         now = time.monotonic()
         self.background.next_look = min(self.background.next_look, now + IDLE_SECONDS)
         pause = max(0.0, self.background.next_look - now)
+        # Events come in bursts, such as a rollout: one look serves all of a window.
         shortest = max(self.settings.gather_seconds, SHORTEST_SECONDS)
         try:
             async with asyncio.timeout(max(pause, shortest)):

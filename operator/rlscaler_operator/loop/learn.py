@@ -60,6 +60,7 @@ CONSUMER_CHANGE = 0.1
 
 def _per_consumer(used: float | None, measured: float) -> float | None:
     """Return the messages per second of a consumer, as they are used from now on; None = unknown."""
+    # Small changes are noise: following them would write the status at every tick.
     if not measured > 0 or (used is not None and abs(measured - used) <= CONSUMER_CHANGE * used):
         return used
     return float(f"{measured:.{DIGITS}g}")
@@ -82,6 +83,7 @@ def learn_capacity(
     if not subject.learns or policy.spec.signal is not None:
         policy.decision.capacity.clear()
         return
+    # The capacity follows from answered requests: arrivals may wait.
     whole = load_of(answers, "done", subject)
     limit = policy.spec.metrics.max_age_seconds
     arrivals, latency = readings["arrival_rate"], readings["p95_latency"]

@@ -87,7 +87,7 @@ class Preparer:
         now = time.monotonic()
         stream = self._stream(policy)
         readings = self._read(policy, answers, stream, replicas, ready, now, elapsed_seconds)
-        # Also at the first tick, before a report would replace what was seen in the status by nothing.
+        # With each action, and at the first tick: a report would otherwise replace the usage in the status by nothing.
         unsized = policy.decision.sizing is None
         if (unsized and policy.subject.sized) or (due is Due.ACTION and not unsized):
             size_pods(policy, answers, self.unix(now) - elapsed_seconds)
@@ -138,6 +138,7 @@ class Preparer:
     ) -> Readings:
         """Return the readings by signal, and learn a replica's capacity from them. `now` on the monotonic clock."""
         subject = policy.subject
+        # Another unit or latency: earlier counts and series would be compared with it.
         if policy.decision.count_in(subject.unit, subject.signal):
             policy.late.forget()
             self._metrics.forget(*policy.key)

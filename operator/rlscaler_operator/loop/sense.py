@@ -150,6 +150,7 @@ class Sensing:
 
         Which of several in one request is the slow one shows when each is queried alone.
         """
+        # Prometheus itself is down: that says nothing about single policies' queries.
         if answered.answers and all(isinstance(answer, MetricsError) for answer in answered.answers.values()):
             return
         for policy in policies:

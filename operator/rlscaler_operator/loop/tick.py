@@ -134,6 +134,7 @@ class Ticker:
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
         self._sensing.set_apart([policy for policy, _ in batch], answered, own)
         if self.sharing is not None:
+            # Policies of one budget in a row, so that few parts ask the arbiter about the same budget.
             batch = self.sharing.sorted_by_budget(batch, lambda due: due[0].key)
         for begin in range(0, len(batch), AT_ONCE):
             part = batch[begin : begin + AT_ONCE]
@@ -156,8 +157,10 @@ class Ticker:
         seconds = {"sense": answered.at - answered.began, "decide": time.monotonic() - began}
         await asyncio.sleep(0)
         with self._metrics.stage("compare"):
+            # Compared with the samples of the decision, before writes take time.
             self._compare_all(access, ticks)
         await asyncio.sleep(0)
+        # Reports wait while replicas are written: a scale write must never queue behind a status.
         moving = any(tick.outcome.moves for tick in ticks if tick.outcome is not None)
         with self._limiter.hold_reports() if moving else contextlib.nullcontext():
             await self._apply_and_report_all(ticks, seconds)

@@ -160,6 +160,7 @@ def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
     received = sum(part.received for part in counted) if counted else math.nan
     whole = max(within.values(), default=0.0)
     if subject.histogram is not None and subject.histogram.of_tokens and whole > 0 and math.isfinite(received):
+        # Tokens stand for requests: scale the histogram to the number of requests.
         within = {bound: count / whole * received for bound, count in within.items()}
     return Histogram(received, within)
 

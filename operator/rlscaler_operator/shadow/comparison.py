@@ -116,6 +116,7 @@ class Comparison:
         if self._learns(times) or before is None or histogram is None or late is None:
             return
         requests = float(now.requests[0] - before.requests[0])
+        # A window that the model played only in part, as after a gap, cannot be compared.
         if requests <= 0 or histogram.received <= 0 or requests < MEASURED_SHARE * histogram.received:
             return
         modelled = float(now.late[0] - before.late[0])
@@ -144,6 +145,7 @@ class Comparison:
         """
         if not (histogram.within and math.isfinite(histogram.received)):
             return 0.0
+        # Surplus answers of earlier windows belong to requests that came before.
         growth = histogram.received - histogram.answered - self.answered_since
         self.answered_since = max(0.0, -growth)
         return max(0.0, growth)
@@ -158,6 +160,7 @@ class Comparison:
 
 def _joined(known: Float, new: Float) -> Float:
     """Return the mean (2,) of known and new times; where one of them is NaN, the other."""
+    # Half and half: one window's times are noisy, and a new release shows after a few.
     mean = np.where(np.isfinite(known), (known + new) / 2, new)
     return np.where(np.isfinite(new), mean, known)
 

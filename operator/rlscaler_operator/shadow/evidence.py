@@ -46,6 +46,8 @@ def interval(days: ArrayLike, alpha: float, resolution: float) -> ConfidenceInte
     if n < 2:
         return ConfidenceInterval(mean, float("-inf"), float("inf"))
     spread = max(float(values.std(ddof=1)), resolution, LEAST_SPREAD)
+    # Solved for the mean at which the Bayes factor (1 + n)^-1/2 * ((1 + t^2/v) / (1 + t^2/(v (1 + n))))^(n/2) is 1 /
+    # alpha, with v = n - 1 degrees of freedom.
     reached = (np.sqrt(1 + n) / alpha) ** (2 / n)
     if reached >= 1 + n:
         return ConfidenceInterval(mean, float("-inf"), float("inf"))
@@ -62,12 +64,14 @@ def turned_above(days: ArrayLike, limit: float, days_between_false_alarms: float
     (an e-detector of Shiryaev and Roberts' kind; Shin, Ramdas and Rinaldo, 2022). It looks upwards only: where the days
     lie lower, each factor that counts is smaller, day by day.
     """
+    # Newest day first: row n of the cumulative sums is the stretch of the last n days.
     values = np.asarray(days, np.float64)[::-1] - limit
     n = np.arange(1, len(values) + 1)
     mean = np.cumsum(values) / n
     variance = np.maximum(np.cumsum(values**2) - n * mean**2, 0.0) / np.maximum(n - 1, 1)
     student = n * mean**2 / np.maximum(variance, max(resolution, LEAST_SPREAD) ** 2)
     freedom = np.maximum(n - 1, 1)
+    # The logarithm of the Bayes factor of each stretch.
     gained = 0.5 * n * (np.log1p(student / freedom) - np.log1p(student / (freedom * (1 + n)))) - 0.5 * np.log1p(n)
     counts = (mean > 0) & (n >= FEWEST_DAYS)
     factors = np.where(counts, np.exp(np.minimum(gained, 700.0)), 0.0)
@@ -144,6 +148,7 @@ def late_agrees(measured: MeasuredDay) -> bool:
     low = 100 * measured.late / measured.requests
     high = 100 * measured.late_at_most / measured.requests
     modelled = 100 * measured.modelled_late / measured.modelled_requests
+    # Points for small shares, a part of the share for large ones.
     tolerance = LATE_TOLERANCE_POINTS + LATE_TOLERANCE_SHARE * (low + high) / 2
     return low - tolerance <= modelled <= high + tolerance
 
@@ -154,6 +159,7 @@ def p95_agrees(modelled_ms: float, low_ms: float, high_ms: float, finest_ms: flo
     The last bucket has no upper end. `finest_ms` is the first bound of the model's own histogram: a modelled value
     below it may be anything from 0 on.
     """
+    # The model's own histogram is no finer than its first bound.
     least_ms = modelled_ms if modelled_ms > finest_ms else 0.0
     return math.isfinite(modelled_ms) and low_ms / P95_FACTOR <= modelled_ms and least_ms <= high_ms * P95_FACTOR
 

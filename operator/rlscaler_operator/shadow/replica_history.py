@@ -55,6 +55,7 @@ def replicas_at(history: ReplicaHistory, time: Float) -> Running:
     """Return the replicas of `time` (N,), or the oldest that are known."""
     known = ~np.isnan(history.time)
     past = known & (history.time <= time[:, None])
+    # argmax finds the first True: on the reversed columns that is the newest moment.
     newest = LENGTH - 1 - past[:, ::-1].argmax(axis=1)
     oldest = known.argmax(axis=1)
     place = np.where(past.any(axis=1), newest, oldest)

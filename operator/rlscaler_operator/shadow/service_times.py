@@ -76,8 +76,10 @@ def service_times(histograms: Histograms, subject: Subject, window_seconds: floa
         if answered < FEWEST_ANSWERED:
             continue
         mean = spent[pool].received / subject.histogram.per_second / answered
+        # Little's law: requests held = mean latency * requests answered in a second.
         held = max(running[pool].received + waiting[pool].received, mean * answered / window_seconds)
         waits = waiting[pool].received / held if held > 0 else 0.0
+        # The share of held requests that wait is the share of the latency spent waiting.
         seconds = mean * (1 - waits)
         if seconds > 0:
             times.seconds[number] = seconds
@@ -103,6 +105,7 @@ def _spread(histogram: Histogram, seconds: float, alone: bool) -> float:
     whole = histogram.answered
     most = MOST_SPREAD
     for bound, within in histogram.within.items():
+        # A pessimistic share of requests beyond the bound.
         beyond = (whole - within + DOUBT) / whole
         if bound > seconds and beyond < 0.5 and math.isfinite(bound):
             most = min(most, _spread_at(bound / seconds, _NORMAL.inv_cdf(1 - beyond)))
@@ -117,5 +120,6 @@ def _spread_at(ratio: float, deviate: float) -> float:
 
     ln(ratio) = deviate * spread - spread^2 / 2.
     """
+    # The smaller root: the larger one has most requests far below the mean.
     root = deviate**2 - 2 * math.log(ratio)
     return min(max(deviate - math.sqrt(root), LEAST_SPREAD), MOST_SPREAD) if root > 0 else MOST_SPREAD

@@ -228,6 +228,8 @@ class Shadows:
         excess, seconds = table.excess(rows)
         for memory, (length, rate) in enumerate(BURN):
             requests, late = excess[:, memory, 0], -excess[:, memory, 1]
+            # Late shares in percent: burn rate times error budget (100 - objective), with an upper limit for loose
+            # objectives.
             most = np.minimum(rate * budget, MOST_EXCESS_PERCENT)
             counts = acting & (seconds >= length) & (requests >= LEAST_REQUESTS)
             for i in np.flatnonzero(counts & (100 * late > most * requests)).tolist():
@@ -267,6 +269,7 @@ def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Fl
     shares = by_capacity(params, samples.ready_replicas)
     rates = np.array([_rates(item.policy.decision.readings["arrival_rate"].pools) for item in items])
     known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
+    # Measured shares where both pools are counted, else shares by ready capacity.
     shares[known] = rates[known]
     return shares
 

@@ -139,11 +139,13 @@ def advance_meters(
     requests = samples.arrival_rate if request_rate is None else request_rate
     weight, arrived = _weighed(simulation, samples, requests, compared)
     params = simulation.params
+    # Both services answer requests: a replica's capacity in the unit of the load becomes requests/s.
     params = replace(params, requests_per_second=params.requests_per_second / weight[:, None])
     known = np.isfinite(weight) & (requests >= 0) & (requests < np.inf)
     at_once = np.ones_like(params.requests_per_second)
     spread = np.full_like(params.requests_per_second, USUAL_SPREAD)
     if times is not None:
+        # Little's law for one busy replica: requests in work = time of work * requests/s.
         at_once = np.fmax(times.seconds * params.requests_per_second, 1.0)
         spread = np.where(np.isfinite(times.spread), times.spread, USUAL_SPREAD)
     fleet = settle(simulation.fleet, samples.time)
@@ -175,6 +177,7 @@ def advance_meters(
         virtual_late=virtual.late - simulation.virtual.late,
         real_late=real.late - simulation.real.late,
     )
+    # Exponential memories of an hour and of six hours.
     fade = np.exp(-seconds[:, None] / np.array([SHORT_SECONDS, LONG_SECONDS]))[:, :, None]
     added = np.stack([passed.requests, passed.virtual_late - passed.real_late], axis=1)
     return (
@@ -210,6 +213,7 @@ def _elapsed(simulation: ShadowSimulation, samples: Samples, compared: Bool) -> 
     """Return the seconds (N,) to meter, and up to when; nothing where the load or a capacity is unknown."""
     params = simulation.params
     usable = arrivals_known(params, samples) & ~capacity_unknown(params).any(axis=1) & compared
+    # A rate over a window belongs to the window's middle.
     until = np.where(usable, samples.time - samples.age_seconds[:, 0] - params.window_seconds / 2, np.nan)
     seconds = until - simulation.metered
     newer = seconds > 0
@@ -229,6 +233,7 @@ def virtual_samples(simulation: ShadowSimulation, samples: Samples) -> Samples:
     utilization = simulation.virtual.utilization
     measured = np.stack([samples.gpu_utilization, samples.cpu_utilization], axis=1)
     usable = np.isfinite(measured) & (simulation.real.utilization >= LEAST_UTILIZATION)
+    # Measured percent per modelled share: it carries idle costs and limits of the real pods over.
     factor = np.divide(measured, simulation.real.utilization, out=np.full_like(measured, 100.0), where=usable)
     percent = utilization * factor
     ages[:, 2] = np.where(np.isfinite(samples.memory_utilization), samples.age_seconds[:, 2], np.inf)
@@ -268,6 +273,7 @@ def hpa_params(params: Params) -> Params:
     """
     changed = params.copy()
     changed.fallback[:] = FallbackBehavior.HPA_FORMULA
+    # Without an actor the fallback decides: at the first tick, not after failures.
     changed.failure_threshold[:] = 1
     changed.stabilization_seconds[~params.has_behavior, 1] = HPA_SCALE_DOWN_SECONDS
     changed.has_behavior[:] = True

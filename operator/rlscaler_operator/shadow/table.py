@@ -37,6 +37,7 @@ class SimulationTable:
         if not new:
             return
         fresh = ShadowSimulation.concat([new_simulation(params, samples, self.stack) for _, params, samples in new])
+        # Free rows are used again before the table grows, which copies it.
         reused, self._free = self._free[: len(new)], self._free[len(new) :]
         begin = len(self._sums)
         rows = np.array([*reused, *range(begin, begin + len(new) - len(reused))], np.intp)

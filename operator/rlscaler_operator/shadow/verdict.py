@@ -103,6 +103,7 @@ def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
         text = f"more requests are late than the HPA formula would have left late: {_lately(late)} percentage points"
         return Finding(True, "LaterThanHPA", text)
     lately = late[-FEWEST_DAYS:]
+    # Dearer is no reason to demote a policy that is measurably less late in turn.
     dearer = turned_above(cost, COST_MARGIN_PERCENT, DAYS_BETWEEN_FALSE_ALARMS, COST_RESOLUTION)
     if dearer and sum(lately) / len(lately) > -margin:
         text = f"replicas cost {_lately(cost)} % more than the HPA formula's would, with no fewer late requests"

@@ -25,6 +25,7 @@ def late_price(params: Params, state: State, actor: ActorLike | None) -> float:
     """Return the replicas that one percent of late requests is worth now; NaN for an actor without such a price."""
     rule = None if actor is None else rule_under(actor)
     price = 0.0 if rule is None else float(np.asarray(rule.late_price).reshape(-1)[0])
+    # The factor steers the price by the error budget that is left.
     return price * float(price_factor(params, state)[0]) if price > 0 else math.nan
 
 

@@ -91,6 +91,7 @@ def update(
     for condition in list(result):
         if condition.type in OPTIONAL and condition.type not in wanted:
             result, _ = remove_condition(result, condition.type)
+    # A new message alone is no change.
     before = {c.type: (c.status, c.reason) for c in conditions}
     return result, [c for c in result if before.get(c.type) != (c.status, c.reason)]
 

@@ -144,6 +144,7 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
                 (autoscaler.kind, autoscaler.name),
             )
     for deployment in claim.deployments:
+        # Claims sort by creation time, so that all operators agree on one holder.
         oldest = min(others.get((claim.namespace, deployment), ()), default=claim)
         if oldest.name != claim.name and oldest < claim:
             return Conflict(
@@ -220,12 +221,14 @@ class ForeignWrites:
         if deployment.replicas == self.written or deployment.manager in ("", own_manager):
             return None
         first = FOREIGN_INTERVALS * interval_seconds
+        # Quiet for as long as the last pause: begin anew.
         if now >= self.hold_until + self.hold_seconds:
             self.hold_seconds, self.overwritten = 0.0, 0
         if self.hold_seconds and now >= self.hold_until:
             self._hold(min(2 * self.hold_seconds, max(first, LONGEST_HOLD_SECONDS)), now)
         elif self.hold_seconds:
             self.hold_until = now + self.hold_seconds
+        # Once is a person at work; the same manager twice within a few intervals is a conflict.
         elif deployment.manager == self.manager and now - self.seen_at <= first:
             self._hold(first, now)
         self.manager, self.seen_at, self.written = deployment.manager, now, deployment.replicas

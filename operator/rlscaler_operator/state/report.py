@@ -101,6 +101,7 @@ class LateRequests:
 
     def take(self, latency_ms: int) -> tuple[float, float]:
         """Return requests and late ones since the last tick, and forget them; NaN without a count for `latency_ms`."""
+        # Windows counted for another latency are no answer to the objective of now.
         counted = [(requests, late) for requests, late, latency in self.windows if latency == latency_ms]
         self.windows.clear()
         if not counted:

@@ -37,6 +37,7 @@ class Schedule:
     @classmethod
     def starting(cls, interval_seconds: float, sense_seconds: float, now: float) -> Schedule:
         """Return a schedule that senses at once and acts after one interval, when the history has several samples."""
+        # Due times lie on a grid, so that policies of one interval share a query to Prometheus.
         first = _grid(now, sense_seconds)
         return cls(interval_seconds, sense_seconds, now, first + interval_seconds)
 
@@ -55,6 +56,7 @@ class Schedule:
 
     def hurry(self, now: float) -> None:
         """Make a sensing tick due soon, yet not twice within a second."""
+        # Once a second at most: a burst of events would otherwise query Prometheus for each.
         self.next_sense = min(self.next_sense, max(now, self.last + HURRY_SECONDS))
 
     @property
@@ -74,8 +76,10 @@ class Schedule:
         self.last = now
         self.next_sense = _grid(now, self.sense_seconds)
         if what is Due.ACTION:
+            # An action late by several intervals is taken once, and the next one keeps the rhythm.
             missed = max(0, math.floor((now - self.next_action) / self.interval_seconds))
             self.next_action += (1 + missed) * self.interval_seconds
+        # An action includes sensing: the two are merged where they are close.
         if self.next_action - self.next_sense < self.sense_seconds / 2:
             self.next_sense = self.next_action
 
@@ -92,6 +96,7 @@ class Breaker:
         """Pause 1, 2, 4, ... seconds from the third failure in a row on, never longer than `LONGEST_BREAK_SECONDS`."""
         self.failures += 1
         if self.failures >= FAILURES:
+            # The exponent is capped before the power, which would overflow after many failures.
             self.until = now + min(LONGEST_BREAK_SECONDS, 2.0 ** min(self.failures - FAILURES, 10))
 
     def succeeded(self) -> None:
@@ -117,6 +122,7 @@ def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
     twice as many act, so no policy waits longer than half an interval.
     """
     acting = [schedule for schedule, what in due if what is Due.ACTION]
+    # Twice the even spread: a smaller limit would let a burst wait longer than half an interval.
     most = max(ACTIONS_AT_ONCE, math.ceil(2 * evenly))
     for number, schedule in enumerate(acting[most:]):
         schedule.postpone(1 + number // most)
@@ -126,6 +132,7 @@ def spread(due: list[tuple[Schedule, Due]], evenly: float) -> list[Due]:
 
 def _grid(now: float, step: float) -> float:
     """Return the next multiple of `step` at least half a step away: policies with one step share their ticks."""
+    # At least half a step away: an event just before a tick must not cause two in a row.
     return step * math.ceil(now / step + 0.5)
 
 

@@ -71,6 +71,7 @@ def decision_status(
 
 def with_history(history: list[DecisionStatus], decision: LastDecision) -> list[DecisionStatus]:
     """Return the decisions that changed something, newest first."""
+    # The history has the decisions that changed replicas; all others are in the decision log.
     if decision.desired == decision.base:
         return history
     short = DecisionStatus(**{name: getattr(decision, name) for name in DecisionStatus.model_fields})

@@ -49,6 +49,7 @@ class TrafficShift:
         """Note the shares of a route as it is now. The shares before the first look are unknown."""
         if shares == self.shares:
             return
+        # The proxies may use the former shares until they have seen this generation.
         self.replaced.append(Replaced(now, generation, self.shares or UNKNOWN))
         self.shares = shares
         if len(self.replaced) > SHARES_KEPT:

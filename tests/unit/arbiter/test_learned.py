@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlscaler_core.arbiter.arbitrate import arbitrate
-from rlscaler_core.arbiter.features import FEATURES, Signals, features, padded, unknown_signals
+from rlscaler_core.arbiter.features import FEATURES, Signals, features, padded
 from rlscaler_core.arbiter.learned import FACTORS, Bids, Learned, chosen
 from rlscaler_core.arbiter.types import make_budgets, make_members, no_loans
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
@@ -90,7 +90,7 @@ def test_a_nan_for_one_member_leaves_its_budget_to_max_min_and_no_other():
 
 def test_a_broken_network_leaves_everything_to_max_min():
     budgets, members, loans = two_pools()
-    bids = arbitrary_arbiter(1, broken=True).bids(budgets, members, loans, unknown_signals(5))
+    bids = arbitrary_arbiter(1, broken=True).bids(budgets, members, loans, Signals(*np.full((3, 5), np.nan)))
     assert not bids.usable.any()
     fair = arbitrate("MaxMinFair", budgets, members, loans)[0]
     np.testing.assert_array_equal(arbitrate(bids.order, budgets, members, loans)[0].granted, fair.granted)
@@ -99,9 +99,11 @@ def test_a_broken_network_leaves_everything_to_max_min():
 def test_a_network_bids_the_same_beside_another_budget_and_in_another_order(tmp_path):
     learned = Learned.load(saved(tmp_path))
     budgets, members, loans = two_pools()
-    together = learned.bids(budgets, members, loans, unknown_signals(5)).factor
+    together = learned.bids(budgets, members, loans, Signals(*np.full((3, 5), np.nan))).factor
     rows = np.array([2, 0, 1])
-    alone = learned.bids(budgets.take([0]), members.take(rows), loans.take(rows), unknown_signals(3)).factor
+    alone = learned.bids(
+        budgets.take([0]), members.take(rows), loans.take(rows), Signals(*np.full((3, 3), np.nan))
+    ).factor
     np.testing.assert_array_equal(alone, together[rows])
 
 

@@ -1,4 +1,4 @@
-"""The sizes of new pods in a policy's status: when they are written and taken away, against a real HTTP server."""
+"""Resizing pods in place, and the sizes of new pods in a policy's status, against a real HTTP server."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.pod_sizes import new_pod_size
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.status import merge_patch
-from tests.unit.operator.test_resize_plan import NOW, pod
+from tests.unit.operator.test_resize_plan import GI, NOW, pod
 
 TARGET = ("ns", "chat-gpu")
 SIZES = {"gpu": PodSize(cpu=2.0, memory=float(1 << 30), least_memory=float(900 << 20))}
+CPU = {"gpu": PodSize(cpu=2.0, memory=math.nan)}
 SIZE = {"deployment": "chat-gpu", "cpu": "2000m", "memory": "1024Mi", "leastMemory": "900Mi"}
+DEPLOYMENT = "/apis/apps/v1/namespaces/ns/deployments/chat-gpu"
+RESIZE = "/api/v1/namespaces/ns/pods/chat-1/resize"
 PATH = "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
 OBJECT = f"{PATH}?fieldManager=rlscaler"
 RANGED = PodResources.model_validate({"mode": "InPlace", "cpu": {"min": "1", "max": "2"}})
@@ -51,11 +54,14 @@ class Bench:
         resizer = Resizer(kube, limiter, self.pods, 2.0, lambda: NOW)
         new_pods = NewPodSizes(kube, limiter, 2.0, lambda: self.now)
         self.sizer = Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=True)
-        self.others = [
-            Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=False),
-            Sizer(kube, shards, self.cache, None, new_pods, sizes_new=False),
-        ]
+        self.forbidden = Sizer(kube, shards, self.cache, None, new_pods, sizes_new=False)
+        self.others = [Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=False), self.forbidden]
         self.runs("2")
+
+    def template(self, requests: dict[str, str]) -> None:
+        containers = [{"name": "serve", "resources": {"requests": requests}}]
+        body = {"spec": {"template": {"spec": {"containers": containers}}}}
+        self.server.answers[DEPLOYMENT] = json.dumps(body)
 
     def runs(self, cpu: str, version: str = "7") -> None:
         self.pods.put(TARGET, pod("chat-1", {"cpu": cpu, "memory": "1Gi"}, resourceVersion=version))
@@ -302,3 +308,66 @@ def test_a_size_names_the_container():
     made = new_pod_size(TARGET, None, one, PodSize(cpu=0.5, least_memory=1e9))
     assert made is not None
     assert made.to_dict() == {"deployment": "chat-gpu", "container": "serve", "cpu": "500m"}
+
+
+@pytest.mark.parametrize("mode", [None, "Recommend"])
+async def test_nothing_is_resized_where_the_spec_does_not_say_in_place(bench, mode):
+    bench.runs("1")
+    resources = bench.body["spec"]["targets"]["gpu"].pop("resources")
+    if mode is not None:
+        bench.body["spec"]["targets"]["gpu"]["resources"] = resources | {"mode": mode}
+    policy = Registry().put(bench.body)
+    assert await bench.sizer.apply(policy, SIZES) == ((), (), {})
+    assert await bench.sizer.restore(policy, SIZES)
+    assert bench.server.paths == []
+
+
+async def test_in_place_resizes_and_says_which_pool_to_what(bench):
+    bench.runs("1")
+    bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="8"))
+    done = await bench.sizer.apply(bench.policy, CPU)
+    assert done[:2] == (("gpu chat-gpu: 1 pods to cpu 2000m",), ())
+    assert done.resized["gpu"].outcomes == {"Taken": 1}
+    assert done.resized["gpu"].asked[:2] == (1.0, GI)
+    assert bench.server.paths == [RESIZE]
+
+
+async def test_a_pool_of_which_no_size_is_known_is_left_alone(bench):
+    bench.runs("1")
+    for sizes in ({}, {"gpu": PodSize()}):
+        assert (await bench.sizer.apply(bench.policy, sizes))[:2] == ((), ())
+    assert bench.server.paths == []
+
+
+async def test_where_the_administrator_has_not_allowed_it_the_policy_says_so(bench):
+    bench.runs("1")
+    (problem,) = (await bench.forbidden.apply(bench.policy, CPU)).problems
+    assert problem.reason == "ResizeNotAllowed"
+    assert "operator.resize" in problem.message
+    assert await bench.forbidden.restore(bench.policy, SIZES)
+    assert bench.server.paths == []
+
+
+async def test_pods_get_back_what_their_template_asks_for(bench):
+    bench.runs("1")
+    bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="8"))
+    bench.template({"cpu": "2", "memory": "1Gi"})
+    assert not await bench.sizer.restore(bench.policy, {}), "the kubelet has not said so yet"
+    assert bench.server.paths == [DEPLOYMENT, RESIZE]
+    bench.pods.put(TARGET, pod("chat-1", {"cpu": "2", "memory": "1Gi"}, resourceVersion="9"))
+    assert await bench.sizer.restore(bench.policy, {})
+
+
+@pytest.mark.parametrize(("least", "lowered"), [(math.nan, False), (0.5 * GI, True), (2 * GI, False)])
+async def test_memory_goes_back_only_as_far_as_the_pods_do_not_need_it(bench, least, lowered):
+    bench.server.text = json.dumps(pod("chat-1", {"cpu": "2", "memory": "1Gi"}, generation=4, resourceVersion="8"))
+    bench.template({"cpu": "2", "memory": "512Mi"})
+    over = await bench.sizer.restore(bench.policy, {"gpu": PodSize(least_memory=least)})
+    assert (not over) == (RESIZE in bench.server.paths) == lowered
+
+
+async def test_a_target_that_has_gone_holds_no_policy(bench):
+    bench.runs("1")
+    bench.server.status = 404
+    assert await bench.sizer.restore(bench.policy, {})
+    assert bench.server.paths == [DEPLOYMENT]
