@@ -231,7 +231,7 @@ release-dry: $(STAMP) ## A release as far as it goes here: wheel into an empty e
 generate: $(STAMP) ## Regenerate crds/ and the charts' files from the code, and the readers of KEDA's protocol and ONNX
 	$(BIN)/rlscaler crd generate
 	$(BIN)/rlscaler chart generate
-	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. --grpc_python_out=. \
+	cd operator && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. \
 	  rlscaler_operator/keda/external_scaler.proto
 	cd core && $(abspath $(BIN))/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. \
 	  rlscaler_core/decision/onnx_subset.proto

@@ -11,10 +11,10 @@ from contextlib import AsyncExitStack
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message_factory import GetMessageClass
 
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.keda import external_scaler_pb2 as pb
-from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
 from rlscaler_operator.keda.recommendation import (
     NoSuchPolicyError,
     NothingKnownError,
@@ -27,6 +27,15 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
 
 log = logging.getLogger("rlscaler.externalscaler")
+
+_PROTOCOL = pb.DESCRIPTOR.services_by_name["ExternalScaler"]
+SERVICE = _PROTOCOL.full_name
+
+METHODS = {
+    method.name: (method.server_streaming, GetMessageClass(method.input_type), GetMessageClass(method.output_type))
+    for method in _PROTOCOL.methods
+}
+"""Methods of the protocol: whether the answer is a stream, and the classes of request and answer."""
 
 TARGET = 1
 """Target of the metric's average per replica: the HPA divides by it, so it wants as many replicas as recommended."""
@@ -56,7 +65,7 @@ Context = Any
 """grpc.aio.ServicerContext; grpc comes without types."""
 
 
-class ExternalScaler(stubs.ExternalScalerServicer):
+class ExternalScaler:
     """Service that answers with the recommended replicas of policies. Unknown is an error, never 0."""
 
     def __init__(self, registry: Registry, status_interval_seconds: float, max_streams: int) -> None:
@@ -123,6 +132,14 @@ class ExternalScaler(stubs.ExternalScalerServicer):
         target = target_of(request.namespace, request.scalerMetadata)
         return recommended(self._registry, target, time.time(), self._status_interval_seconds)
 
+    def handler(self) -> Any:
+        """Return the handler for a gRPC server: each method of the protocol is the method of the same name here."""
+        handlers = {}
+        for name, (streams, request, answer) in METHODS.items():
+            make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
+            handlers[name] = make(getattr(self, name), request.FromString, answer.SerializeToString)
+        return grpc.method_handlers_generic_handler(SERVICE, handlers)
+
 
 def metric_name(target: TriggerTarget) -> str:
     return f"rlscaler-{target.policy}-{target.pool}"
@@ -163,7 +180,7 @@ async def serve(settings: Settings, registry: Registry, stack: AsyncExitStack) -
     most = settings.external_scaler_max_calls
     server: Any = grpc.aio.server(options=LIMITS, maximum_concurrent_rpcs=most)
     scaler = ExternalScaler(registry, settings.status_interval_seconds, int(STREAM_SHARE * most))
-    stubs.add_ExternalScalerServicer_to_server(scaler, server)  # type: ignore[no-untyped-call]
+    server.add_generic_rpc_handlers((scaler.handler(),))
     host = settings.external_scaler_host
     address = f"[{host}]:{settings.external_scaler_port}" if ":" in host else f"{host}:{settings.external_scaler_port}"
     try:

@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from rlscaler_operator.keda import external_scaler_pb2 as pb
-from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
+from tests.harness import keda
 from tests.harness.load import RPS
 
 
@@ -15,7 +15,7 @@ from tests.harness.load import RPS
 def scaler(free_port):
     """A port for an operator, and a client of it."""
     with grpc.insecure_channel(f"127.0.0.1:{free_port}") as channel:
-        yield free_port, stubs.ExternalScalerStub(channel)
+        yield free_port, keda.client(channel)
 
 
 def recommended(client, world, pool, name="chat"):
@@ -47,7 +47,7 @@ def test_keda_is_told_what_a_policy_in_shadow_would_do(start, world, wait, scale
     wait(lambda: "external scaler for KEDA on" in standby.log.read_text())
     other = int(standby.log.read_text().split("external scaler for KEDA on 127.0.0.1:")[1].split()[0])
     with grpc.insecure_channel(f"127.0.0.1:{other}") as channel:
-        second = stubs.ExternalScalerStub(channel)
+        second = keda.client(channel)
         assert wait(lambda: recommended(second, world, "cpu") == recommended(client, world, "cpu"))
     assert not standby.decisions("chat")
 

@@ -16,10 +16,10 @@ from grpc_tools import protoc
 import rlscaler_operator
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.keda import external_scaler_pb2 as pb
-from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
 from rlscaler_operator.keda import service
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
+from tests.harness import keda
 
 SOURCES = Path(rlscaler_operator.__file__).parent.parent
 
@@ -49,7 +49,7 @@ async def start(registry):
 @pytest.fixture
 async def client(start):
     async with grpc.aio.insecure_channel(f"127.0.0.1:{await start()}") as channel:
-        yield stubs.ExternalScalerStub(channel)
+        yield keda.client(channel)
 
 
 def ref(**metadata):
@@ -195,7 +195,7 @@ async def answers(port, **credentials):
     channel = grpc.aio.secure_channel(f"localhost:{port}", grpc.ssl_channel_credentials(**credentials))
     async with channel:
         try:
-            return (await stubs.ExternalScalerStub(channel).IsActive(ref(), timeout=5)).result
+            return (await keda.client(channel).IsActive(ref(), timeout=5)).result
         except grpc.aio.AioRpcError:
             return False
 
@@ -227,9 +227,9 @@ async def test_a_folder_without_a_key_is_an_error(start, tmp_path):
         await start(external_scaler_tls_dir=tmp_path)
 
 
-def test_the_stubs_are_those_of_the_protocol(tmp_path):
+def test_the_messages_are_those_of_the_protocol(tmp_path):
     package = "rlscaler_operator/keda"
-    outputs = [f"--{kind}={tmp_path}" for kind in ("python_out", "pyi_out", "grpc_python_out")]
+    outputs = [f"--{kind}={tmp_path}" for kind in ("python_out", "pyi_out")]
     assert protoc.main(["protoc", f"-I{SOURCES}", *outputs, f"{package}/external_scaler.proto"]) == 0
     for file in (tmp_path / package).iterdir():
         assert file.read_text() == (SOURCES / package / file.name).read_text(), f"{file.name}: make generate"

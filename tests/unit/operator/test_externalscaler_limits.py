@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
+from typing import Any
 
 import grpc
 import psutil
@@ -16,10 +17,10 @@ import pytest
 
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.keda import external_scaler_pb2 as pb
-from rlscaler_operator.keda import external_scaler_pb2_grpc as stubs
 from rlscaler_operator.keda import service
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
+from tests.harness import keda
 from tests.harness.waiting import until
 
 SERVER = """
@@ -45,12 +46,28 @@ asyncio.run(main())
 MIB = 2**20
 
 
-@pytest.fixture
-def server(policy_body) -> Iterator[tuple[int, psutil.Process]]:
+class Server:
+    """The process, with its memory and threads after the first call."""
+
+    def __init__(self, port: int, process: psutil.Process) -> None:
+        self.port, self.process = port, process
+        with ExitStack() as stack:
+            [first] = connections(port, 1, stack)
+            assert first.IsActive(ref(), timeout=10).result
+        self._memory, self._threads = process.memory_info().rss, process.num_threads()
+
+    def check(self) -> None:
+        """All floods together have taken little."""
+        assert self.process.memory_info().rss - self._memory < 48 * MIB
+        assert self.process.num_threads() - self._threads <= 4
+
+
+@pytest.fixture(scope="module")
+def server(policy_body) -> Iterator[Server]:
     command = [sys.executable, "-c", SERVER, json.dumps(policy_body())]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield int(process.stdout.readline()), psutil.Process(process.pid)
+        yield Server(int(process.stdout.readline()), psutil.Process(process.pid))
         assert process.stdin is not None
         process.stdin.close()
 
@@ -59,16 +76,11 @@ def ref() -> pb.ScaledObjectRef:
     return pb.ScaledObjectRef(name="chat", namespace="ns", scalerMetadata={"policy": "chat", "pool": "gpu"})
 
 
-def connections(port: int, number: int, stack: ExitStack) -> list[stubs.ExternalScalerStub]:
+def connections(port: int, number: int, stack: ExitStack) -> list[Any]:
     """Clients with a connection each."""
-    return [
-        stubs.ExternalScalerStub(
-            stack.enter_context(
-                grpc.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.use_local_subchannel_pool", 1)])
-            )
-        )
-        for _ in range(number)
-    ]
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.insecure_channel(f"127.0.0.1:{port}", options=options) for _ in range(number)]
+    return [keda.client(stack.enter_context(channel)) for channel in channels]
 
 
 REFUSED = {"RESOURCE_EXHAUSTED", "CANCELLED"}
@@ -84,54 +96,44 @@ def answer(first: Callable[[], pb.IsActiveResponse]) -> str:
 
 
 def test_a_flood_of_streams_takes_neither_memory_nor_threads_nor_the_place_of_other_calls(server):
-    port, process = server
     with ExitStack() as stack:
-        mine, *others = connections(port, 11, stack)
-        assert mine.IsActive(ref(), timeout=10).result
-        memory, threads = process.memory_info().rss, process.num_threads()
+        mine, *others = connections(server.port, 11, stack)
         streams = [stub.StreamIsActive(ref()) for stub in others for _ in range(300)]
         answers = Counter(answer(stream.__next__) for stream in streams)
         assert answers.keys() <= {"True", *REFUSED}
         assert 1 <= answers["True"] <= 300
         assert mine.IsActive(ref(), timeout=10).result
-        assert process.memory_info().rss - memory < 48 * MIB
-        assert process.num_threads() - threads <= 4
+        server.check()
         for stream in streams:
             stream.cancel()
         until(lambda: answer(mine.StreamIsActive(ref()).__next__) == "True")
 
 
 def test_a_flood_of_calls_takes_neither_memory_nor_threads(server):
-    port, process = server
     with ExitStack() as stack:
-        clients = connections(port, 10, stack)
-        assert clients[0].IsActive(ref(), timeout=10).result
-        memory, threads = process.memory_info().rss, process.num_threads()
+        clients = connections(server.port, 10, stack)
         calls = [stub.IsActive.future(ref(), timeout=60) for stub in clients for _ in range(500)]
         answers = {answer(call.result) for call in calls}
         assert "True" in answers
         assert answers <= {"True", *REFUSED}
-        assert process.memory_info().rss - memory < 48 * MIB
-        assert process.num_threads() - threads <= 4
+        server.check()
         assert clients[0].IsActive(ref(), timeout=10).result
 
 
 def test_no_more_connections_are_taken_than_allowed(server):
     """A connection that is not taken fails or is closed; those that were there before go on."""
-    port, process = server
     with ExitStack() as stack:
-        [mine] = connections(port, 1, stack)
+        [mine] = connections(server.port, 1, stack)
         assert mine.IsActive(ref(), timeout=10).result
         for _ in range(600):
-            stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        until(lambda: len(process.net_connections("tcp")) <= 300)
+            stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        until(lambda: len(server.process.net_connections("tcp")) <= 300)
         assert mine.IsActive(ref(), timeout=10).result
 
 
 def test_a_message_that_is_too_large_is_refused(server):
-    port, _ = server
     with ExitStack() as stack:
-        [mine] = connections(port, 1, stack)
+        [mine] = connections(server.port, 1, stack)
         metadata = {"policy": "chat", "pool": "x" * 200_000}
         large = pb.ScaledObjectRef(name="chat", namespace="ns", scalerMetadata=metadata)
         assert answer(lambda: mine.IsActive(large, timeout=10)) == "RESOURCE_EXHAUSTED"
