@@ -1,4 +1,5 @@
 import asyncio
+import gzip
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,6 +10,7 @@ from kubernetes.aio.client import Configuration
 from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
 from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import make_params, make_samples
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.settings import Settings
 from tests.harness.budgets import Bench
@@ -17,6 +19,11 @@ from tests.harness.budgets import Bench
 @pytest.fixture(scope="session")
 def rule():
     return Rule()
+
+
+@pytest.fixture(scope="session")
+def ppo():
+    return load_bundled("ppo")
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +72,19 @@ def policy_body():
         }
 
     return make
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Write records as JSON lines, and strings as they are; return the path of the log."""
+
+    def write(*records, name="audit.jsonl"):
+        text = "".join(r if isinstance(r, str) else json.dumps(r, allow_nan=False) + "\n" for r in records).encode()
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+        return path
+
+    return write
 
 
 def merged(there, patch):
@@ -127,13 +147,17 @@ def api_server():
 
 
 @pytest.fixture
-async def bench(api_server):
-    settings = Settings()
-    kube = Kube(Configuration(host=api_server.url))
-    one = Bench(kube, settings)
+async def kube(api_server):
+    client = Kube(Configuration(host=api_server.url))
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def bench(kube):
+    one = Bench(kube, Settings())
     yield one
     await asyncio.gather(*one.tasks)
-    await kube.close()
 
 
 @pytest.fixture

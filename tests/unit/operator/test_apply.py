@@ -5,24 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.drain import Need
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
-
-
-@pytest.fixture
-async def kube(api_server):
-    one = Kube(Configuration(host=api_server.url))
-    yield one
-    await one.close()
 
 
 @pytest.fixture

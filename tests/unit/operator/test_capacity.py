@@ -120,6 +120,10 @@ class Pool:
     def __init__(self, replicas=5, saturates=95.0, noise=0.02):
         self.replicas, self.saturates, self.noise = replicas, saturates, noise
         self.capacity, self.time, self.rng, self.p95 = Capacity(), 0.0, np.random.default_rng(1), 200.0
+        # Tables are made once and filled in at each minute: to make them takes longer than to decide.
+        self.params = make_params(1, present=(True, False), requests_per_second=(1.0, np.nan), max_replicas=(50, 1))
+        self.samples = make_samples(1, time=0.0, spec_replicas=(0, 0), ready_replicas=(0, 0))
+        self.state = initial_state(1, 1)
 
     def minute(self, load, late=None):
         whole = self.TRUE * self.replicas
@@ -132,11 +136,11 @@ class Pool:
             self.replicas = max(self.replicas, self.floor(load))
 
     def floor(self, load):
-        learned = (self.capacity.published, np.nan)
-        params = make_params(1, present=(True, False), requests_per_second=learned, max_replicas=(50, 1))
-        now = (self.replicas, 0)
-        samples = make_samples(1, time=self.time, arrival_rate=load, spec_replicas=now, ready_replicas=now)
-        return int(decide(params, initial_state(1, 1), samples, kind="floor").decision.desired[0, 0])
+        self.params.requests_per_second[0, 0] = self.capacity.published
+        self.samples.time[:], self.samples.arrival_rate[:] = self.time, load
+        self.samples.spec_replicas[0, 0] = self.samples.ready_replicas[0, 0] = self.replicas
+        outcome = decide(self.params, self.state.copy(), self.samples, kind="floor")
+        return int(outcome.decision.desired[0, 0])
 
     def hours(self, hours, load, **given):
         for _ in range(int(hours * 60)):
@@ -171,7 +175,7 @@ def test_one_that_saturates_lower_is_given_up_once_loads_differ(saturates):
 @pytest.mark.parametrize("load", STEPS.values(), ids=STEPS)
 def test_a_utilization_that_follows_the_load_teaches_within_a_tenth(load, noise):
     pool = Pool(saturates=None, replicas=4, noise=noise)
-    learned = pool.hours(48, load)
+    learned = pool.hours(24, load)
     assert 0.9 * Pool.TRUE <= learned <= 1.05 * Pool.TRUE
     assert pool.replicas <= math.ceil(190 / (0.8 * 0.9 * Pool.TRUE))
 
@@ -200,7 +204,7 @@ def test_a_latency_that_is_always_above_the_slo_is_no_ratchet():
     """An SLO that the service cannot keep even when idle: adding replicas helps nothing, so they teach nothing."""
     pool = Pool(saturates=95.0)
     pool.capacity = Capacity(40.0, 0.0)
-    learned = pool.hours(48, 100.0, late=True)
+    learned = pool.hours(24, 100.0, late=True)
     assert learned is None or learned >= 19.0, "20 requests/s are what each replica was seen to answer"
     assert pool.replicas <= 7
 

@@ -1,22 +1,13 @@
 """A conflict whose end the watch missed, against a real HTTP server."""
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Diagnostician, _unknown
 from rlscaler_operator.sensing.results import unknown
 from rlscaler_operator.state.registry import Registry
 
 HPA = {"metadata": {"namespace": "ns", "name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
-
-
-@pytest.fixture
-async def kube(api_server):
-    one = Kube(Configuration(host=api_server.url))
-    yield one
-    await one.close()
 
 
 @pytest.mark.parametrize("mode", ["Auto", "Shadow"])

@@ -16,31 +16,17 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, TIME, UNTIL, Phase
 from rlscaler_core.decision.types import OBSERVATIONS
-from rlscaler_core.models import load_bundled
 from rlscaler_operator.cli.explain.analysis import steps
 from rlscaler_operator.cli.explain.explain import explain
 from rlscaler_operator.cli.explain.flips import find_flips
-from rlscaler_operator.records.record import Subject, line
 from rlscaler_rl.baselines.actors import FrozenActor
-
-
-@pytest.fixture(scope="session")
-def ppo():
-    return load_bundled("ppo")
+from tests.harness.records import recorded
 
 
 @pytest.fixture
-def log(tmp_path):
+def log(log):
     def write(*outcomes, **changes):
-        lines = [
-            json.dumps(
-                line(f"0190-{n}", 1e9 + n, Subject("ns", "chat", "u", 1, "Auto"), outcome, [], None, None) | changes
-            )
-            for n, outcome in enumerate(outcomes)
-        ]
-        path = tmp_path / "audit.jsonl"
-        path.write_text("\n".join(lines) + "\n")
-        return path
+        return log(*(recorded(outcome, f"0190-{n}", n, **changes) for n, outcome in enumerate(outcomes)))
 
     return write
 

@@ -13,13 +13,6 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
 
 
-@pytest.fixture
-async def kube(api_server):
-    one = Kube(Configuration(host=api_server.url))
-    yield one
-    await one.close()
-
-
 @pytest.mark.parametrize("text", ["<html>", "[1]", "7", "\xff"])
 async def test_what_is_no_object_is_an_error_of_the_api_server(api_server, kube, text):
     api_server.text = text

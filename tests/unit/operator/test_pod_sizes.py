@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_core.api.resources import PodResources
@@ -93,10 +92,8 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(api_server, policy_body):
-    kube = Kube(Configuration(host=api_server.url))
-    yield Bench(api_server, kube, policy_body())
-    await kube.close()
+def bench(api_server, kube, policy_body):
+    return Bench(api_server, kube, policy_body())
 
 
 async def test_a_size_is_written_once_a_pod_runs_with_it(bench):

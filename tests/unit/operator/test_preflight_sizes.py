@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_core.api import parse
 from rlscaler_operator.cli.preflight.sizes import BINDINGS, POLICIES, check_sizes
-from rlscaler_operator.cluster.kube import Kube
 
 REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews?fieldManager=rlscaler"
 OURS = {"metadata": {"name": "b"}, "spec": {"policyName": "ours", "paramRef": {"selector": {}}}}
@@ -25,9 +23,7 @@ OTHERS = (admission_policy("theirs", "ConfigMap", "v1"), {"metadata": {"name": "
 
 
 @pytest.fixture
-async def check(api_server, policy_body):
-    kube = Kube(Configuration(host=api_server.url))
-
+def check(api_server, kube, policy_body):
     async def run(mode="InPlace", may=True, policies=(SIZES_PODS, *OTHERS), bindings=(OURS,)):
         body = policy_body()
         body["spec"]["targets"]["gpu"]["resources"] = {"mode": mode, "cpu": {"min": "1", "max": "2"}}
@@ -36,8 +32,7 @@ async def check(api_server, policy_body):
         api_server.answers[BINDINGS.format("v1")] = json.dumps({"items": list(bindings)})
         return {one.about: one for one in await check_sizes(kube, "rlscaler-system/rlscaler", parse(body))}
 
-    yield run
-    await kube.close()
+    return run
 
 
 async def test_all_that_sizes_need_is_there(check):

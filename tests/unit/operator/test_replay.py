@@ -14,17 +14,12 @@ from rlscaler_core.decision.batch import decide_all, fresh_state
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.throughput import FEWER, MORE, PHASE, UNTIL, Phase
-from rlscaler_core.models import load_bundled
+from rlscaler_operator.cli.replay import compare
 from rlscaler_operator.cli.replay import replay as command
 from rlscaler_operator.cli.replay.actors import AvailableActors
-from rlscaler_operator.cli.replay.compare import replay
 from rlscaler_operator.records.log import find_files, read
-from rlscaler_operator.records.record import Subject, line, manifest_digest
-
-
-@pytest.fixture(scope="session")
-def ppo():
-    return load_bundled("ppo")
+from rlscaler_operator.records.record import manifest_digest
+from tests.harness.records import recorded
 
 
 @pytest.fixture(scope="session")
@@ -52,26 +47,11 @@ def episode(entry):
             kind = "floor" if tick % 3 else "action"
             ready = replace(one, state=state, samples=samples, kind=kind)
             outcome = decide_all([ready])[0]
-            records.append(
-                line(f"{name}-{tick}", 1e9 + tick, Subject("ns", name, "u", 1, "Auto"), outcome, [], None, None)
-            )
+            records.append(recorded(outcome, f"{name}-{tick}", tick, name))
             state, replicas = outcome.state, tuple(outcome.decision.desired[0].tolist())
         return records
 
     return make
-
-
-@pytest.fixture
-def log(tmp_path):
-    """Write records, as JSON lines; strings as they are."""
-
-    def write(*records, name="audit.jsonl"):
-        text = "".join(r if isinstance(r, str) else json.dumps(r, allow_nan=False) + "\n" for r in records).encode()
-        path = tmp_path / name
-        path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-        return path
-
-    return write
 
 
 def run(*arguments):
@@ -99,12 +79,8 @@ def consumers(entry, rule, **columns):
     return one
 
 
-def recorded(one):
-    return line("stream", 1e9, Subject("ns", "chat", "u", 1, "Auto"), decide_all([one])[0], [], None, None)
-
-
 def test_a_log_of_consumers_of_a_release_that_did_not_know_what_they_process_replays(rule, entry, log):
-    record = recorded(consumers(entry, rule))
+    record = recorded(decide_all([consumers(entry, rule)])[0])
     assert "throughput" not in [step["guard"] for step in record["guards"]]
     assert "trial" not in record["state"]
     assert record["samples"].pop("processed") is None
@@ -116,7 +92,7 @@ def test_a_log_of_consumers_of_a_release_that_did_not_know_what_they_process_rep
 def test_a_scale_up_that_is_undone_replays_and_another_trial_is_a_difference(rule, entry, log):
     one = consumers(entry, rule, processed=40.0)
     one.state.trial[0, [PHASE, FEWER, MORE, UNTIL]] = Phase.HELD, 4.0, 12.0, np.inf
-    record = recorded(one)
+    record = recorded(decide_all([one])[0])
     assert [step["guard"] for step in record["guards"] if step["before"] != step["after"]][-1] == "throughput"
     assert run(log(record)).exit_code == 0
     record["state"]["trial"][FEWER] = 6.0
@@ -126,7 +102,7 @@ def test_a_scale_up_that_is_undone_replays_and_another_trial_is_a_difference(rul
 def test_a_grant_replays_and_another_one_is_a_difference(rule, entry, log):
     one = entry(actor=rule, rate=190.0)
     one.samples.granted_replicas[:] = 3, -1
-    record = line("granted", 1e9, Subject("ns", "chat", "u", 1, "Auto"), decide_all([one])[0], [], None, None)
+    record = recorded(decide_all([one])[0])
     assert [step["after"]["gpu"] for step in record["guards"] if step["guard"] == "grant"] == [3]
     assert run(log(record)).exit_code == 0
     record["samples"]["granted_replicas"] = [4, -1]
@@ -274,8 +250,8 @@ def test_the_first_differences_are_shown_and_all_when_asked(rule, episode, log):
     assert run(path, "--all").stderr.count(": different") == 25
 
 
-def test_more_than_a_batch_comes_in_order(rule, episode, log):
-    records = episode(rule, length=2) * 600
-    path = log(*records)
-    found = [one.line.number for one in replay(read(find_files([path])), AvailableActors())]
-    assert found == list(range(1, 1201))
+def test_more_than_a_batch_comes_in_order(rule, episode, log, monkeypatch):
+    monkeypatch.setattr(compare, "BATCH", 8)
+    path = log(*episode(rule, length=2) * 10)
+    numbers = [replayed.line.number for replayed in compare.replay(read(find_files([path])), AvailableActors())]
+    assert numbers == list(range(1, 21))

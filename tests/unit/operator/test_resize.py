@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.resize import Resizer
@@ -45,13 +44,11 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(api_server):
-    kube = Kube(Configuration(host=api_server.url))
+def bench(api_server, kube):
     api_server.text = json.dumps(pod("chat-1", {"cpu": "2"}, generation=4, resourceVersion="8"))
     one = Bench(api_server, kube)
     one.put()
-    yield one
-    await kube.close()
+    return one
 
 
 async def test_the_subresource_is_patched_once_and_the_answer_is_known_before_the_watch_reports_it(bench):

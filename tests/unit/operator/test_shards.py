@@ -3,7 +3,6 @@
 from collections import Counter
 
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards, shard_of
@@ -37,8 +36,7 @@ def test_each_policy_is_fenced_by_the_lease_of_its_own_shard():
     assert set(shards.holds()) == {1}
 
 
-async def test_what_is_handed_back_is_not_written_under_while_writes_end(api_server):
-    kube = Kube(Configuration(host=api_server.url))
+async def test_what_is_handed_back_is_not_written_under_while_writes_end(api_server, kube):
     shards = Shards(kube, Settings(shards=2, lease_seconds=2, write_timeout_seconds=0.2))
     lease = shards.leases[0]
     lease._deadline, lease._held = float("inf"), {"metadata": {}, "spec": {"holderIdentity": "me"}}
@@ -47,4 +45,3 @@ async def test_what_is_handed_back_is_not_written_under_while_writes_end(api_ser
     assert not api_server.paths
     await shards._leaving[lease]
     assert api_server.paths == ["/apis/coordination.k8s.io/v1/namespaces/default/leases/rlscaler-0"]
-    await kube.close()

@@ -6,9 +6,7 @@ import asyncio
 
 import numpy as np
 import pytest
-from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop.budget_members import Owner
 from rlscaler_operator.reporting import budgets as reporting
 from rlscaler_operator.settings import Settings
@@ -60,9 +58,8 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(api_server, policy_body, monkeypatch):
+async def pair(kube, policy_body, monkeypatch):
     monkeypatch.setattr(reporting, "RETRY_SECONDS", 0.0)
-    kube = Kube(Configuration(host=api_server.url))
     made = []
 
     def make(ours=("a",), theirs=("b",), **spec):
@@ -72,7 +69,6 @@ async def pair(api_server, policy_body, monkeypatch):
     yield make
     for one in made:
         await asyncio.gather(*one.owner.tasks, *one.other.tasks)
-    await kube.close()
 
 
 async def test_grants_travel_to_another_shard_and_wishes_back(pair, asks):

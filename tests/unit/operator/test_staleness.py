@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kubernetes.aio.client import Configuration
 
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube
+from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.sensing.capacity import Capacity
@@ -92,13 +91,6 @@ class World:
         while engine.background.tasks:
             await asyncio.wait(engine.background.tasks)
         return self.policy.report.reported_at != before
-
-
-@pytest.fixture
-async def kube(api_server):
-    one = Kube(Configuration(host=api_server.url))
-    yield one
-    await one.close()
 
 
 @pytest.fixture

@@ -6,9 +6,7 @@ import json
 
 import kopf
 import pytest
-from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.run import main
 from rlscaler_operator.run.watches import (
@@ -22,13 +20,6 @@ from rlscaler_operator.run.watches import (
     new_insights,
 )
 from rlscaler_operator.state.registry import Registry
-
-
-@pytest.fixture
-async def kube(api_server):
-    one = Kube(Configuration(host=api_server.url))
-    yield one
-    await one.close()
 
 
 def serves(api_server, *resources):
