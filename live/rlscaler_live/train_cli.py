@@ -169,7 +169,7 @@ OWN: tuple[click.Option, ...] = (
     click.Option(["--to", "end"], default="now", show_default=True, help="With --prometheus: last moment."),
     click.Option(["--step"], default="15s", show_default=True, help="With --prometheus: width of a bin."),
     click.Option(
-        ["--fill"], type=click.Choice(["hold", "zero"]), help="With --prometheus: what stands in for missing samples."
+        ["--fill"], type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0."
     ),
     click.Option(
         ["--bearer-token-file"], type=click.Path(dir_okay=False, path_type=Path), help="With --prometheus: its token."
@@ -283,7 +283,7 @@ def _history(own: dict[str, Any]) -> tuple[Any, str]:
         raise click.UsageError("--for: give the past load with --history FILE.csv or --prometheus URL --query PROMQL")
     if path is not None:
         refuse_of_prometheus()
-        return read_history(path), str(path)
+        return read_history(path, fill=own["fill"]), str(path)
     if query is None:
         raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
     from rlscaler_rl.workloads import history as prometheus

@@ -69,7 +69,7 @@ def invoke(*arguments):
         (["--for", POLICY], "--history FILE.csv or --prometheus"),
         (["--for", POLICY, "--history", "a.csv", "--prometheus", "http://127.0.0.1:1"], "--history FILE.csv or"),
         (["--for", POLICY, "--prometheus", "http://127.0.0.1:1"], "--query"),
-        (["--for", POLICY, "--history", "a.csv", "--from", "now-1h", "--fill", "zero"], "--from, --fill: only with"),
+        (["--for", POLICY, "--history", "a.csv", "--from", "now-1h", "--step", "15s"], "--from, --step: only with"),
         (["--for", POLICY, "--history", "nowhere.csv"], "nowhere.csv"),
         (["--for", "nowhere.yaml", "--history", "a.csv"], "nowhere.yaml"),
         (["--for", POLICY, "--history", "a.csv", "--replicas", "3"], "--replicas 3"),
