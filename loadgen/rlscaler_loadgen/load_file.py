@@ -111,6 +111,7 @@ def _from_csv(path: Path, text: str, series: str | None) -> Samples:
 
     def uncommented() -> Iterator[str]:
         for line in io.StringIO(text, newline=None):
+            # Comments become empty lines, so that numbers of lines are those of the file.
             if line.startswith("#"):
                 comments.append(line[1:].strip())
                 yield ""
@@ -179,6 +180,7 @@ def _chosen(where: object, names: Sequence[str], series: str | None) -> int:
                 "NAME` makes a file of it), or sum them before the export",
             )
         return names.index("requests_per_s") if len(names) > 1 else 0
+    # An exact name wins over names that merely contain it.
     matches = [i for i, name in enumerate(names) if name == series] or [i for i, n in enumerate(names) if series in n]
     if len(matches) != 1:
         refuse(where, f"{len(matches)} series match --series {series!r}; there are {', '.join(map(repr, names[:8]))}")
@@ -215,6 +217,7 @@ def _unit(numbers: Float, name: str, cell: Callable[[int], str]) -> tuple[Float,
         refuse(cell(0), f"{begin:g} is a serial date of Excel; format the column as 2026-01-31 12:00:00 and save again")
     if name.lower().endswith("_ms") and begin < LARGEST_SECONDS:
         numbers = numbers / 1000
+    # Seconds, milliseconds, microseconds and nanoseconds of Unix lie a factor of 1000 apart.
     while begin > LARGEST_SECONDS:
         begin, numbers = begin / 1000, numbers / 1000
     return numbers, begin >= CLOCK_FROM, False

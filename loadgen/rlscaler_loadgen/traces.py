@@ -117,6 +117,7 @@ def _checked(samples: Samples, fill: Fill | None) -> Trace:
         if wrong.any():
             refuse(samples.place(int(places[int(np.argmax(wrong)) + after])), message)
 
+    # Numbers first: a NaN would hide in the differences below.
     check(~np.isfinite(time), "the time is not a finite number; remove the line and fill the bin")
     check(np.isinf(rate) if fill else ~np.isfinite(rate), f"the rate is not a finite number; fill the bin or cut {CUT}")
     check(rate < 0, "the rate is negative; a counter's raw value? export `rate(...)` of it")
@@ -126,6 +127,7 @@ def _checked(samples: Samples, fill: Fill | None) -> Trace:
     if len(time) < 2:
         refuse(samples.place(0), "at least two bins are needed; export the series again over a longer time")
     step = np.diff(time)
+    # The median is the width even where some bins are missing.
     width = float(np.median(step))
     clocks = "; were clocks changed? Write the times in UTC or with their offset" if samples.local else ""
     check(step == 0, f"this time is there twice; keep one rate for it (sum the series first){clocks}", 1)

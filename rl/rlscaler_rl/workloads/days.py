@@ -191,6 +191,7 @@ class SecondsOf:
         if not self.drawn:
             return self._whole()[begin_s:end_s]
         width = int(self.trace.width_s)
+        # Blocks of about a day: a second has the same rate however the stretch is chosen.
         size = -(-DAY // width)
         blocks = range(begin_s // (size * width), -(-end_s // (size * width)))
         drawn = np.concatenate([self._block(block, size, width) for block in blocks])
@@ -203,6 +204,7 @@ class SecondsOf:
     def _block(self, block: int, size: int, width: int) -> Float:
         rate = self.trace.rate
         bins = rate[block * size : (block + 1) * size]
+        # The neighbouring bins go in, so that two blocks join without a step.
         around = rate[[max(block * size - 1, 0), min(block * size + len(bins), len(rate) - 1)]]
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), self.seed, block])
         return draw_seconds(bins, width, self.variance, rng, around)
@@ -229,6 +231,7 @@ def own_service(load: DayLoad) -> Mapping[Part, Days]:
     """
     if load.days < LEAST_DAYS:
         raise WorkloadError(f"{load.file}: {load.days} whole days; at least {LEAST_DAYS} are needed, use a longer load")
+    # Tests and tuning round down, so that short loads keep most of their days for training.
     test = max(math.floor(FRACTIONS[Part.TEST] * load.days), 1)
     tune = max(math.floor(FRACTIONS[Part.TUNE] * load.days), 1)
     train = load.days - tune - test

@@ -56,6 +56,7 @@ def episodes(
     seeds = row_seeds(part, runs, episodes, seed)
     if isinstance(name, Recording) or name in TRACES:
         source = name if isinstance(name, Recording) else recorded_part(name, part, traces, fold)
+        # The next seed goes on with the blocks after those of this one.
         first = seed * episodes
         scenarios = _blocks(source, part, seeds, first, duration_seconds, high, interval_seconds, service)
     elif name not in NAMES:
@@ -83,6 +84,7 @@ def _blocks(
     service: dict[str, Any],
 ) -> Scenarios:
     blocks = source.blocks(part, duration)
+    # A fixed permutation spreads the first blocks over the whole part.
     order = np.random.default_rng([zlib.crc32(source.name.encode()), 5]).permutation(len(blocks))
     chosen = [blocks[i] for i in order[(first + np.arange(len(seeds))) % len(blocks)]]
     factor = high / source.reference

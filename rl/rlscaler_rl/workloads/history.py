@@ -65,6 +65,7 @@ def read_history(url: str, query: str, span: TimeRange, *, token: str | None = N
     samples: dict[int, float] = {}
     client = _client(url, token)
     try:
+        # Prometheus limits the points of an answer, so a long range is asked for in pieces.
         for first in range(span.begin, span.end + 1, span.step * POINTS_PER_QUERY):
             last = min(first + span.step * (POINTS_PER_QUERY - 1), span.end)
             samples |= _ask(client, url, query, TimeRange(first, last, span.step))
@@ -185,6 +186,7 @@ def _complete(query: str, span: TimeRange, samples: dict[int, float], fill: str 
     if first == 0:
         begin = _text(times[int(np.argmin(missing))])
         raise WorkloadError(f"{gap}: nothing to hold before the first sample; begin with --from {begin}")
+    # A running maximum of the known places is the last known sample before each.
     held = np.maximum.accumulate(np.where(missing, 0, np.arange(len(times))))
     return rate[held], int(missing.sum())
 

@@ -230,6 +230,7 @@ def _counted(path: Path, times: Float, recipe: Recipe) -> tuple[float, Float]:
         raise WorkloadError(f"{path}: no rows; is it the file itself, and not a pointer to it?")
     width = recipe.width_s
     index = np.floor(times / width).astype(np.int64)
+    # The first and the last bin may have been counted in part.
     low = index.min() + 1 if recipe.begin is None else round(seconds_of(recipe.begin) // width)
     high = index.max() if recipe.end is None else round(seconds_of(recipe.end) // width)
     if not 0 < high - low <= MOST_BINS:
@@ -271,6 +272,7 @@ def _added(paths: Sequence[Path], tables: Sequence[tuple[Float, Float]], recipe:
             raise WorkloadError(
                 f"{path}: {wrong} is there twice; did clocks go back? Take the mean or the sum (repeats)"
             )
+        # A time that comes twice adds up, unless the mean is asked for.
         there = np.bincount(at, minlength=bins)
         total = np.bincount(at, values, minlength=bins)
         share = np.maximum(there, 1) if recipe.repeats == "mean" else 1

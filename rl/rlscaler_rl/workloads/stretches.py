@@ -68,6 +68,7 @@ class StretchLoads:
             return first
         other = self._plain(n, seconds, rng)
         share = np.where(rng.random(n) < MIXED_SHARE, rng.uniform(0.2, 0.8, n), 1.0)
+        # A weighted sum keeps the mean rate between those of its parts.
         rate = share[:, None] * first.rate + (1 - share)[:, None] * other.rate
         backwards = rng.random(n) < MIRRORED_SHARE
         rate[backwards] = rate[backwards, ::-1]

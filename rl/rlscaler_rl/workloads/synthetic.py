@@ -79,6 +79,7 @@ def _plain(patterns: Sequence[str], request: _Asked, **overrides: Any) -> Scenar
 def _varied(name: str, patterns: Sequence[str], request: _Asked) -> Scenarios:
     loads = []
     for pattern, seed in zip(patterns, request.seeds.tolist(), strict=True):
+        # A generator of its own, so that the shape does not depend on the arrivals.
         rng = np.random.default_rng([seed, 2])
         shape: dict[str, Any] = {"scale_range": VARIED_SCALE, "random_phase": True}
         shape["period_s"] = float(rng.uniform(*VARIED_PERIOD_SECONDS))
@@ -89,6 +90,7 @@ def _varied(name: str, patterns: Sequence[str], request: _Asked) -> Scenarios:
 def _flat(request: _Asked) -> Scenarios:
     """Constant loads, drawn between nothing and the patterns' peak."""
     levels = np.array([np.random.default_rng([seed, 3]).uniform(0, request.high) for seed in request.seeds.tolist()])
+    # A service without load has to fall to its minimum and stay there.
     levels[::IDLE_EVERY] = 0
     loads = np.repeat(levels[:, None], request.duration, axis=1)
     return from_rate(loads, request.seeds, request.interval, pattern="flat", **request.service)

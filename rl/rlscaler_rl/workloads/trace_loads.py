@@ -59,11 +59,13 @@ def cut(
     start, choice = rng.random(n), rng.random(n)
     paces = np.exp(rng.uniform(math.log(speed[0]), math.log(speed[1]), n))
     paces = np.where(rng.random(n) < speed_share, paces, 1.0)
+    # A faster replay leaves seconds out, a slower one repeats them.
     ticks = np.floor(np.arange(seconds) * paces[:, None]).astype(np.int64)
     loads = np.empty((n, seconds), np.float32)
     for i, pieces in enumerate(pieces_of_each):
         rows = np.flatnonzero(which == i)
         ends = np.cumsum([len(piece) for piece in pieces])
+        # Pieces are chosen in proportion to their length.
         picked = np.searchsorted(ends, choice[rows] * ends[-1], side="right")
         for j, piece in enumerate(pieces):
             chosen = rows[picked == j]

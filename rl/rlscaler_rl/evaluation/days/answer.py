@@ -92,6 +92,7 @@ def _played(
 
     entries = [*entries, who.hindsight()]
     progress(f"{len(entries)} autoscalers on {days.length_days:.3g} days")
+    # Points of a timeline take memory, so only the contenders of the picture record one.
     jobs = [Job(entry.make, timeline=SENSE_SECONDS if entry.name in DRAWN else 0) for entry in entries]
     figures = played_side_by_side(days.days, jobs, done=lambda number: progress(entries[number].label))
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -141,6 +141,7 @@ def by_cost(rows: Sequence[Row], late_allowed: float) -> list[Row]:
 def _row(entry: Contender, result: Result, judged: Judged, known: float | None) -> Row:
     gpu, cpu = (float(values.mean() / 3600) for values in (result.gpu_replica_seconds, result.cpu_replica_seconds))
     a_day = 86_400 / judged.load.length
+    # Requests that were answered late, dropped or left waiting are late alike.
     missed, requests, j = result.requests - result.in_time, result.requests.sum(), float(result.j.mean())
     return Row(
         contender=entry.name,

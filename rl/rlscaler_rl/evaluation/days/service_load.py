@@ -116,9 +116,11 @@ def own(trace: Trace, name: str, tuned: bool = True, factor: float = 1.0) -> Ser
         length, past_share = seconds // 60 * 60, 0.0
     elif seconds < 3 * DAY:
         length = int((1 - PAST_SHARE) * seconds) // 60 * 60
+    # Days are cut from the end, so that the newest load is judged and the rest is dropped at the begin.
     offset = seconds % length
     count = seconds // length
     past = max(int(past_share * count), 1) if past_share else 0
+    # The spread within bins is measured on the past alone, unless there is none.
     seen = float(offset + past * length) if past else float(seconds)
     source = SecondsOf(trace, name, (0.0, seen))
     return ServiceLoad(

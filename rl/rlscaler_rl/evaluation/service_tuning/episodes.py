@@ -81,7 +81,9 @@ def score_of(service: Service, peak_rps: float) -> Score:
     """`peak_rps`: the load that the service is built for, the 99th percentile of its history."""
     mix = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
     cost = float(mix[0] + service.price_ratio * mix[1])
+    # Half the error budget makes a late request twice as dear.
     weight = LATE_WEIGHT * (100 - NOMINAL_OBJECTIVE) / (100 - service.objective)
+    # A service of any size trades cost for lateness as the demo does at its peak.
     return Score(size=NOMINAL_COST / cost, late_weight=weight)
 
 
@@ -134,6 +136,7 @@ class ServiceSource:
             "duration": seconds,
             "rate": rate.astype(np.float32),
             "arrivals": rng.poisson(rate).astype(np.float32),
+            # One episode in ten begins as after a restart, with no load before it.
             "past_rate": np.where(rng.random(n) < 0.1, 0.0, rate[:, 0]),
             "interval_seconds": float(self.service.interval),
             "key": rng.integers(0, 2**63, n, dtype=np.uint64),
@@ -178,6 +181,7 @@ class ServiceSource:
         steady = np.flatnonzero(kind < mix.steady_share)
         drawn[steady] = rng.uniform(0, self.levels[2], len(steady))[:, None]
         names[steady] = "steady"
+        # One draw decides the kind of a row, so that the shares of kinds add up to at most one.
         pattern = np.flatnonzero((kind >= mix.steady_share) & (kind < mix.steady_share + mix.pattern_share))
         if len(pattern):
             chosen = rng.choice(PATTERNS, len(pattern)).tolist()

@@ -113,8 +113,10 @@ def rise(rate: Float, service: Service) -> float:
     lead, minute = max(round(ahead), 1), 60 // step
     if len(bins) <= lead + minute:
         return 0.0
+    # Every bin is compared with the highest of the minute before it: replicas already stand for that load.
     recent = np.lib.stride_tricks.sliding_window_view(bins, minute).max(axis=1)[:-lead]
     later = bins[minute - 1 + lead :]
+    # A silent history has no peak to divide by.
     peak = max(float(np.percentile(bins, RISE_PERCENTILE)), 1e-9)
     return max(float(np.percentile(later - recent, RISE_PERCENTILE)) / peak, 0.0)
 

@@ -128,6 +128,7 @@ class Bench:
             own[candidate.name] = self.judge(candidate.actor, [spec.OWN])[0]
             best[candidate.name] = points[candidate.name][at], j[at]
         fine_tuned = [candidate for candidate in networks if candidate.tuned is not None]
+        # A user may publish the network and leave the spec, so it must be no worse under the spec as it is.
         sound = [
             candidate
             for candidate in fine_tuned
@@ -152,6 +153,7 @@ class Bench:
         if not changed:
             return spec.OWN, None
         best, limit = self.judge(network.actor, [changed])[0], float(j.mean()) * (1 + IDLE)
+        # Each change that J does not miss is one setting less for the user to keep.
         for name in list(changed):
             fewer = spec.without(changed, [name])
             tried = self.judge(network.actor, [fewer])[0] if fewer else own

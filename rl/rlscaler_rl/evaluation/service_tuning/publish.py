@@ -154,6 +154,7 @@ def apply(body: dict[str, Any], kubeconfig: Path | None = None) -> str:
         ) from error
     with connection:
         try:
+            # Server-side apply: a second run updates the same object, and other owners of its fields are named (409).
             done = client.CoreV1Api(connection).patch_namespaced_config_map(
                 name, namespace, body, field_manager=FIELD_MANAGER, _content_type=APPLY_PATCH, _request_timeout=30
             )

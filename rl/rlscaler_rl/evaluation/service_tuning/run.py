@@ -65,6 +65,7 @@ def tune_for_service(
         runs=runs,
         score=score,
         level=options.level,
+        # The start and each network get an equal share of the trials.
         budget=max(options.budget // (1 + networks.NETWORKS), 1),
         finalists=options.spec_finalists,
         seed=seed,

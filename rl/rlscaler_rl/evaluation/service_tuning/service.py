@@ -125,6 +125,7 @@ class Service:
         spec = self.params
         for name in _SPEC:
             getattr(params, name)[:] = getattr(spec, name)
+        # The budget keeps its ratio to the price of a GPU replica, whose unit is another in simulation.
         params.budget_per_hour[:] = spec.budget_per_hour * params.cost_per_hour[:, GPU] / spec.cost_per_hour[0, GPU]
         return params
 

@@ -55,6 +55,7 @@ def space_of(service: Service, history: History) -> Space:
     assert isinstance(target, FloatDistribution)
     assert isinstance(window, IntDistribution)
     space[TARGET] = FloatDistribution(min(target.low, own[TARGET]), max(target.high, own[TARGET]))
+    # The user's own window need not be a multiple of 15 s, and lies on the grid of the search.
     step = math.gcd(WINDOW_STEP, own["down_window"])
     space["down_window"] = IntDistribution(0, max(window.high, own["down_window"]), step=step)
     return space

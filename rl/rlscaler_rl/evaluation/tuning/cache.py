@@ -123,6 +123,7 @@ def save(tuned: Tuned, path: Path | None = None) -> None:
     target = path or shipped()
     lines = [record.model_dump_json() for record in tuned.records]
     body = '{"probes": ' + json.dumps(tuned.probes) + ',\n "records": [\n' + ",\n".join(lines) + "\n]}\n"
+    # Written beside and renamed, so that an interrupted tuning leaves the old file whole.
     partial = target.with_suffix(".partial")
     partial.write_text(body)
     partial.replace(target)

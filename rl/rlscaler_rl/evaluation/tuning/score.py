@@ -43,6 +43,7 @@ def tune_part(
     """
     if workload is not None:
         return episodes(workload, Part.TUNE, runs=1, episodes=count, seed=seed, traces=traces, fold=fold)
+    # Half as many episodes of each load: with eight loads the batch is still four times that of one.
     share = max(count // 2, 1)
     each = [episodes(name, Part.TUNE, runs=1, episodes=share, seed=seed, traces=traces) for name in LEARNED]
     return Scenarios.concat(each)
@@ -64,6 +65,7 @@ def scores(
     n, j = len(scenarios), np.empty((len(points), len(scenarios)))
     at_once = max(ROWS // n, 1)
     intervals = [point.get("interval") for point in points]
+    # A batch has one action interval, so settings of different ones are played apart.
     for interval in dict.fromkeys(intervals):
         alike = [index for index, other in enumerate(intervals) if other == interval]
         for first in range(0, len(alike), at_once):

@@ -114,10 +114,12 @@ def _sampled(space: Space, starts: Sequence[Point], budget: int, seed: int) -> R
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         spread = optuna.samplers.QMCSampler(seed=seed, warn_independent_sampling=False)
     study = optuna.create_study(sampler=spread)
+    # Known settings first: no search ends with worse ones than it starts from.
     for start in starts[:budget]:
         study.enqueue_trial(start)
     yield from _played(study, space, min(len(starts), budget))
     yield from _played(study, space, min(round(SPREAD * budget), budget - len(study.trials)))
+    # The Sobol points stand for the random trials that TPE would start with.
     study.sampler = optuna.samplers.TPESampler(n_startup_trials=1, seed=seed)
     rng = np.random.default_rng(seed)
     while left := budget - len(study.trials):
@@ -139,6 +141,7 @@ def _played(study: optuna.Study, space: Space, count: int) -> Generator[list[Poi
 
 def child(space: Space, parents: Sequence[Point], rng: np.random.Generator) -> Point:
     """A point of the space between two of the parents, the best first, with some of its values moved."""
+    # The square draws the best quarter of the parents half of the time.
     first, second = (parents[int(len(parents) * rng.random() ** 2)] for _ in range(2))
     mixed = {name: (second if rng.random() < CROSSOVER else first)[name] for name in space}
     return {
@@ -151,6 +154,7 @@ def _moved(distribution: BaseDistribution, value: Any, rng: np.random.Generator)
         return distribution.choices[rng.integers(len(distribution.choices))]
     assert isinstance(distribution, FloatDistribution | IntDistribution)
     low, high = distribution.low, distribution.high
+    # Where a range spans orders of magnitude a step is a factor, else a share of the range.
     if distribution.log:
         return float(np.clip(value * (high / low) ** (STEP * rng.standard_normal()), low, high))
     moved = float(np.clip(value + STEP * (high - low) * rng.standard_normal(), low, high))

@@ -106,6 +106,7 @@ def best_settings(
         budget,
         seed,
     )
+    # The best of many trials was lucky on its own draws, so others judge it.
     last = [tunable.default, *known, *(trial.point for trial in trials[:finalists])]
     j = scores(tunable, last, judged, level, score).mean(axis=1)
     best = int(np.argmin(j))
