@@ -1,4 +1,4 @@
-"""How long the arbiter takes from proposals to grants, beside plain Python water filling.
+"""CPU time of the arbiter from proposals to grants, beside plain Python water filling.
 
 python benchmarks/arbiter.py [--seconds 5] [--out FILE]
 
@@ -26,7 +26,7 @@ from rlscaler_dev.benchmark import machine, out_option, write
 
 
 class Size(NamedTuple):
-    """How many members share how many budgets."""
+    """Numbers of members and of the budgets that they share."""
 
     members: int
     budgets: int
@@ -42,17 +42,17 @@ FEWEST = 20
 
 
 def drawn(size: Size, seed: int = 1) -> tuple[Budgets, Members, Loans]:
-    """Draw members and budgets; the members already run what they were granted, so that nothing has to wait."""
+    """Draw members and budgets; the members already run their grants, so that nothing has to wait."""
     rng = np.random.default_rng(seed)
     m, b, r = size
-    asked = rng.integers(1, 11, m)
+    requested = rng.integers(1, 11, m)
     own = np.where(rng.random(m) < 0.5, rng.integers(0, 4, m), 0)
     budget = np.arange(m) % b
     weight = rng.choice([1.0, 2.0, 4.0], m)
     units = np.hstack([np.ones((m, 1)), rng.integers(0, 9, (m, r - 1))])
-    amount = np.floor(0.6 * summed(asked[:, None] * units, budget, b))
+    amount = np.floor(0.6 * summed(requested[:, None] * units, budget, b))
     guaranteed = own[:, None] * units
-    members = make_members(m, budget=budget, asked=asked, units=units, guaranteed=guaranteed, weight=weight)
+    members = make_members(m, budget=budget, asked=requested, units=units, guaranteed=guaranteed, weight=weight)
     return make_budgets(b, amount=amount), members, no_loans(m)
 
 
@@ -62,10 +62,10 @@ def water_filling(budgets: Budgets, members: Members) -> list[int]:
     for budget, room in enumerate(budgets.amount.tolist()):
         rows = np.flatnonzero(members.budget == budget).tolist()
         scale = [room[0] / amount for amount in room]
-        asked = {row: int(members.asked[row]) for row in rows}
-        own = {row: min(asked[row], _whole(guaranteed[row], units[row])) for row in rows}
+        requested = {row: int(members.asked[row]) for row in rows}
+        own = {row: min(requested[row], _whole(guaranteed[row], units[row])) for row in rows}
         rate = {row: max(map(mul, units[row], scale)) / float(members.weight[row]) for row in rows}
-        for limit in (own, asked):
+        for limit in (own, requested):
             heap = [((granted[row] + 1) * rate[row], row) for row in rows if granted[row] < limit[row]]
             heapq.heapify(heap)
             while heap:
@@ -86,7 +86,7 @@ def _whole(guaranteed: list[float], units: list[float]) -> int:
 def milliseconds(work: Callable[[], object], seconds: float) -> dict[str, float]:
     """Median and 99th percentile of as many calls as fit in `seconds`: of the time that passes and of CPU time.
 
-    What else runs on the machine counts in the time that passes, and not in CPU time.
+    Other programs on the machine count in the time that passes, and not in CPU time.
     """
     took: list[tuple[float, float]] = []
     end = time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""How long one batch of decisions takes: observe, actor and shield, no I/O.
+"""Time of one batch of decisions: observe, actor and shield, no I/O.
 
     python benchmarks/decision.py [--rows 1000] [--repeats 300] [--random-network] [--out FILE]
 

@@ -34,7 +34,7 @@ TAILS = (1e-3, 0.5)
 """The part of the latency's tail that is fitted: late shares and percentiles from the median up."""
 
 PRIOR = 0.1
-"""Weight of the mean wait's own probability and decay: settles what the tail alone leaves open."""
+"""Weight of the mean wait's own probability and decay: determines the parameters that the tail alone leaves open."""
 
 LATENCIES = np.geomspace(0.3, 60.0, 60)
 """Mean service times."""
@@ -77,7 +77,7 @@ def tail_of_latency(wait: Float, cv: int) -> Float:
 def fit(wait: Float, cv: int, rho: float) -> tuple[float, float]:
     """Probability of waiting; decay of the wait's tail per mean service time, over 1 - rho."""
     observed, service = tail_of_latency(wait, cv), service_exceeds(LATENCIES, CVS[cv])
-    kept = (observed > TAILS[0]) & (observed < TAILS[1])
+    in_tail = (observed > TAILS[0]) & (observed < TAILS[1])
     middle = np.sqrt(EDGES[1:] * EDGES[:-1])
     mass = -np.diff(service_exceeds(EDGES, CVS[cv]))
     behind = np.maximum(LATENCIES[:, None] - middle, 0.0)
@@ -86,14 +86,14 @@ def fit(wait: Float, cv: int, rho: float) -> tuple[float, float]:
     def residual(logs: Float) -> Float:
         probability, decay = np.exp(logs)
         model = service + probability * (np.exp(-decay * behind) * inside).sum(axis=1)
-        apart = np.log(np.maximum(model, 1e-9) / observed)[kept]
+        apart = np.log(np.maximum(model, 1e-9) / observed)[in_tail]
         return np.append(apart, PRIOR * (logs - start))
 
     waiting = max(float(np.mean(wait > 0)), 1e-3)
     bounds = np.log([[1e-5, 1e-3], [1.5, 100.0]])
     start = np.clip(np.log([waiting, waiting / max(float(wait.mean()), 1e-4)]), *bounds)
-    found = least_squares(residual, start, bounds=bounds)
-    probability, decay = np.exp(found.x)
+    solution = least_squares(residual, start, bounds=bounds)
+    probability, decay = np.exp(solution.x)
     return min(float(probability), 1.0), float(decay / (1 - rho))
 
 

@@ -1,4 +1,4 @@
-"""How much memory and CPU time the operator takes with some policies on a real control plane.
+"""Memory and CPU time of the operator with some policies on a real control plane.
 
     python benchmarks/operator_memory.py [--policies 10] [--seconds 90] [--out FILE]
 
@@ -103,24 +103,25 @@ def run(name: str, policies: int, seconds: float) -> dict[str, Any]:
     info.add_scrape_target("benchmark", f"127.0.0.1:{server.server_port}")
     with KubeClient.from_kubeconfig(info.kubeconfig) as kube:
         kube.apply(yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text()))
-        for one in names:
+        for policy_name in names:
             for pool in POOLS:
-                kube.request("POST", DEPLOYMENTS, deployment(f"{one}-{pool}", pool))
+                kube.request("POST", DEPLOYMENTS, deployment(f"{policy_name}-{pool}", pool))
         command = [sys.executable, "-m", "rlscaler_live.cli", "operator", "run", "--kubeconfig"]
         command += [str(info.kubeconfig), "--prometheus-url", info.prometheus_url, "--scrape-interval", "2"]
         with (info.state_dir / "operator-benchmark.log").open("wb") as log:
             operator = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            for one in names:
-                kube.request("POST", POLICIES, policy(one))
+            for policy_name in names:
+                kube.request("POST", POLICIES, policy(policy_name))
             figures = measure(psutil.Process(operator.pid), service, seconds)
-            found = kube.request("GET", POLICIES)["items"]
+            items = kube.request("GET", POLICIES)["items"]
         finally:
             operator.send_signal(signal.SIGTERM)
             operator.wait(20)
             server.shutdown()
             thread.join()
-    conditions = [{c["type"]: c["status"] for c in one.get("status", {}).get("conditions", [])} for one in found]
+    statuses = [item.get("status", {}) for item in items]
+    conditions = [{c["type"]: c["status"] for c in status.get("conditions", [])} for status in statuses]
     return figures | {"ready": sum(c.get("Ready") == "True" for c in conditions)}
 
 

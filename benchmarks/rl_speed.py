@@ -1,4 +1,4 @@
-"""How fast PPO trains, decision function and shield in the loop, on one core and on two.
+"""Speed of PPO's training, decision function and shield in the loop, on one core and on two.
 
     python benchmarks/rl_speed.py [--rollouts 8] [--envs 1024] [--out FILE]
 
@@ -100,9 +100,9 @@ def apart(kind: str, size: str, envs: int, rollouts: int, cores: list[int]) -> d
 def side_by_side(size: str, envs: int, rollouts: int, cores: list[int]) -> dict[str, float]:
     """The sum of runs that have a core each."""
     with ThreadPoolExecutor(len(cores)) as threads:
-        found = list(threads.map(lambda core: apart("native", size, envs, rollouts, [core]), cores))
-    together = {name: sum(one[name] for one in found) for name in ("steps_per_second", "peak_mib")}
-    return together | {"steps_per_cpu_second": sum(one["steps_per_cpu_second"] for one in found) / len(found)}
+        runs = list(threads.map(lambda core: apart("native", size, envs, rollouts, [core]), cores))
+    together = {name: sum(run[name] for run in runs) for name in ("steps_per_second", "peak_mib")}
+    return together | {"steps_per_cpu_second": sum(run["steps_per_cpu_second"] for run in runs) / len(runs)}
 
 
 @click.command()
@@ -125,9 +125,9 @@ def main(rollouts: int, envs: int, out: Path | None, only: tuple[str, str] | Non
         }
         if len(cores) > 1:
             measured[f"native {size}, a run on each of 2"] = side_by_side(size, envs, rollouts, cores[:2])
-        for name, found in measured.items():
-            figures[name] = {figure: round(value) for figure, value in found.items()}
-            rate, cpu, peak = (found[figure] for figure in ("steps_per_second", "steps_per_cpu_second", "peak_mib"))
+        for name, speeds in measured.items():
+            figures[name] = {speed: round(value) for speed, value in speeds.items()}
+            rate, cpu, peak = (speeds[speed] for speed in ("steps_per_second", "steps_per_cpu_second", "peak_mib"))
             click.echo(f"{name:>32}: {rate:8,.0f} env-steps/s, {cpu:8,.0f} a CPU second, {peak:5,.0f} MiB at most")
     write(out, figures | {"machine": machine(), "torch": torch.__version__})
 

@@ -1,4 +1,4 @@
-"""What suggestions cost: CPU of kube-scheduler and of the suggestion server for each pod, beside no suggestions.
+"""Cost of suggestions: CPU of kube-scheduler and of the suggestion server for each pod, beside no suggestions.
 
 python -m benchmarks.scheduler --nodes 100 --nodes 1000 --pods 300 --rounds 5 --out results/scheduler-cost.json
 
@@ -98,18 +98,18 @@ def measure(kube: KubeClient, kubeconfig: Path, pods: int, way: str, policy: str
         count = place(kube, range(1, pods + 1)) - 1
         took = time.monotonic() - began
         used = [1000 * (cpu_s(pid) - then) / max(count, 1) for pid, then in zip(processes, before, strict=True)]
-        found: dict[str, Any] = {"way": way, "policy": policy, "pods": count, "scheduler_cpu_ms": round(used[0], 2)}
-        found |= {"pods_per_s": round(count / took, 1), "load_average": round(os.getloadavg()[0], 2)}
+        figures: dict[str, Any] = {"way": way, "policy": policy, "pods": count, "scheduler_cpu_ms": round(used[0], 2)}
+        figures |= {"pods_per_s": round(count / took, 1), "load_average": round(os.getloadavg()[0], 2)}
         if server is not None:
-            found["server_cpu_ms"] = round(used[1], 2)
+            figures["server_cpu_ms"] = round(used[1], 2)
             verb = "score" if by_plugin else "prioritize"
             inside = p99(server.metrics(), rf'rlscaler_scheduler_call_seconds_bucket{{le="([^"]+)",verb="{verb}"}}')
-            found["answer_p99_at_most_ms"] = inside
+            figures["answer_p99_at_most_ms"] = inside
         if by_plugin:
-            found["wait_p99_at_most_ms"] = p99(
+            figures["wait_p99_at_most_ms"] = p99(
                 scheduler.metrics(), r'rlscaler_plugin_call_seconds_bucket{le="([^"]+)"}'
             )
-        return found
+        return figures
 
 
 def p99(text: str, bucket: str) -> float | None:
@@ -122,21 +122,21 @@ def p99(text: str, bucket: str) -> float | None:
 def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """One row for each size and way, over its rounds."""
     alone = {(row["nodes"], row["round"]): row["scheduler_cpu_ms"] for row in rows if row["way"] == ALONE}
-    found: list[dict[str, Any]] = []
+    means: list[dict[str, Any]] = []
     for nodes, way in dict.fromkeys((row["nodes"], row["way"]) for row in rows):
         of = [row for row in rows if (row["nodes"], row["way"]) == (nodes, way)]
-        made: dict[str, Any] = {"nodes": nodes, "way": way, "rounds": len(of)}
+        mean: dict[str, Any] = {"nodes": nodes, "way": way, "rounds": len(of)}
         for name in ("scheduler_cpu_ms", "server_cpu_ms", "pods_per_s"):
             if name in of[0]:
-                made[name] = spread([row[name] for row in of])
+                mean[name] = spread([row[name] for row in of])
         if alone and way != ALONE:
             more = [row["scheduler_cpu_ms"] - alone[nodes, row["round"]] for row in of]
-            made["more_than_alone_ms"] = spread(more)
+            mean["more_than_alone_ms"] = spread(more)
         for name in ("answer_p99_at_most_ms", "wait_p99_at_most_ms"):
             if known := [row[name] for row in of if row.get(name) is not None]:
-                made[name] = statistics.median(known)
-        found.append(made)
-    return found
+                mean[name] = statistics.median(known)
+        means.append(mean)
+    return means
 
 
 def spread(values: list[float]) -> str:
@@ -168,10 +168,10 @@ def main() -> None:
                     rows.append({"nodes": nodes, "round": index, **row})
                     print(json.dumps(rows[-1]), flush=True)
                     write(options.out, {"rows": rows}, indent=1)
-    made = summary(rows)
-    for row in made:
+    means = summary(rows)
+    for row in means:
         print(json.dumps(row))
-    write(options.out, {"summary": made, "rows": rows}, indent=1)
+    write(options.out, {"summary": means, "rows": rows}, indent=1)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast the simulator is: action intervals of 30 one-second ticks, and requests, in a second of CPU time.
+"""Speed of the simulator: action intervals of 30 one-second ticks, and requests, in a second of CPU time.
 
     python benchmarks/simulator.py [--envs 512] [--seconds 5] [--out FILE]
 

@@ -52,7 +52,7 @@ WRITES_SHARE = 1 / 3
 
 
 class Churn:
-    """What happens to the objects: one thing every two seconds, drawn at random."""
+    """Changes of the objects: one every two seconds, drawn at random."""
 
     def __init__(self, kube: KubeClient, names: list[str], seed: int) -> None:
         self._kube, self._names, self._draw = kube, names, random.Random(seed)
@@ -159,7 +159,7 @@ def soak(process: psutil.Process, kube: KubeClient, url: str, names: list[str], 
 
 
 def judged(samples: list[dict[str, float]]) -> tuple[dict[str, Any], list[str]]:
-    """Medians of the first and the last third, and what has grown."""
+    """Return medians of the first and the last third, and the figures that have grown."""
     warm = samples[round(WARM_UP_SHARE * len(samples)) :]
     third = max(2, len(warm) // 3)
     first, last = warm[:third], warm[-third:]
@@ -194,9 +194,9 @@ def run(name: str, policies: int, seconds: float, seed: int) -> dict[str, Any]:
     try:
         with KubeClient.from_kubeconfig(info.kubeconfig) as kube:
             kube.apply(yaml.safe_load((REPOSITORY / "crds" / "rlscalingpolicies.yaml").read_text()))
-            for one in names:
+            for policy_name in names:
                 for pool in POOLS:
-                    kube.request("POST", DEPLOYMENTS, deployment(f"{one}-{pool}", pool))
+                    kube.request("POST", DEPLOYMENTS, deployment(f"{policy_name}-{pool}", pool))
             return _run(info, kube, names, seconds, seed)
     finally:
         over.set()
@@ -213,8 +213,8 @@ def _run(info: api.ClusterInfo, kube: KubeClient, names: list[str], seconds: flo
     with (info.state_dir / "soak.log").open("wb") as log:
         operator = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        for one in names:
-            kube.request("POST", POLICIES, policy(one))
+        for policy_name in names:
+            kube.request("POST", POLICIES, policy(policy_name))
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(url, operator)
         samples, done = soak(psutil.Process(operator.pid), kube, url, names, seed, seconds)

@@ -119,8 +119,8 @@ class Bench:
 
         self.engine.sensing.sources.ask = ask  # type: ignore[method-assign]
         self.policies = list(self.engine.registry)
-        for one in self.policies:
-            one.timing.schedule = Schedule.starting(30, 5, time.monotonic())
+        for served in self.policies:
+            served.timing.schedule = Schedule.starting(30, 5, time.monotonic())
         self.longest = 0.0
 
     async def tick(self, due: Due) -> dict[str, float]:
@@ -131,7 +131,9 @@ class Bench:
         engine = self.engine
         access = engine.sensing.access(self.policies[0])
         assert access is not None
-        engine.background.launch(self.policies, engine.ticker.tick_batch(access, [(one, due) for one in self.policies]))
+        engine.background.launch(
+            self.policies, engine.ticker.tick_batch(access, [(served, due) for served in self.policies])
+        )
         while engine.background.tasks:
             await asyncio.wait(engine.background.tasks)
         seconds = time.process_time() - began
@@ -153,12 +155,12 @@ async def run(policies: int, own: int, budgets: int, rounds: int, prometheus_url
     benches = [Bench(policies, own, number, prometheus_url) for number in dict.fromkeys((0, budgets))]
     garbage = GarbageCollection()
     garbage.begin()
-    found: list[Ticks] = []
+    rows: list[Ticks] = []
     for bench in benches:
-        found.append({"first": [await bench.tick(Due.SENSE)], "quiet": [], "action": []})
+        rows.append({"first": [await bench.tick(Due.SENSE)], "quiet": [], "action": []})
         await bench.tick(Due.SENSE)
     for _ in range(rounds):
-        for bench, ticks in zip(benches, found, strict=True):
+        for bench, ticks in zip(benches, rows, strict=True):
             ticks["action"].append(await bench.tick(Due.ACTION))
             await bench.tick(Due.SENSE)
             ticks["quiet"].append(await bench.tick(Due.SENSE))
@@ -166,14 +168,14 @@ async def run(policies: int, own: int, budgets: int, rounds: int, prometheus_url
     for bench in benches:
         await bench.engine.sensing.sources.close()
         await bench.kube.close()
-    figures = _medians(found[0])
-    return figures if not budgets else figures | {"with_budgets": _medians(found[1])}
+    figures = _medians(rows[0])
+    return figures if not budgets else figures | {"with_budgets": _medians(rows[1])}
 
 
-def _medians(found: Ticks) -> dict[str, dict[str, float]]:
+def _medians(rounds: Ticks) -> dict[str, dict[str, float]]:
     return {
-        what: {name: round(statistics.median(one[name] for one in ticks), 4) for name in ticks[0]}
-        for what, ticks in found.items()
+        what: {name: round(statistics.median(tick[name] for tick in ticks), 4) for name in ticks[0]}
+        for what, ticks in rounds.items()
     }
 
 

@@ -1,4 +1,4 @@
-"""Cuts an image's libraries down to what runs: `python3 trim.py FOLDER NAME...` in the build stage.
+"""Cut an image's libraries down to the modules that run: `python3 trim.py FOLDER NAME...` in the build stage.
 
 The names are modules, or attributes of modules, that the image starts from. Each is loaded in a process of its own
 (Locust patches the standard library). Of the generated Kubernetes clients, 1,900 files and most of the space, only what
@@ -45,12 +45,12 @@ print(json.dumps([file for module in list(sys.modules.values()) if (file := geta
 
 
 def main() -> None:
-    """Trim the folder and say what that was worth."""
+    """Trim the folder and print the bytes saved."""
     folder, names = Path(sys.argv[1]).resolve(), sys.argv[2:]
     before = size(folder)
     for pattern in NEVER_RUN:
-        for found in list(folder.glob(pattern)):
-            remove(found)
+        for path in list(folder.glob(pattern)):
+            remove(path)
     modules = loaded(folder, names)
     for generated in GENERATED:
         for file in (folder / generated).glob("*.py"):

@@ -1,4 +1,4 @@
-"""How fast, and at what standing cost: this operator, the HPA and KEDA, each on a fresh cluster with the same step.
+"""Reaction time and standing cost of this operator, the HPA and KEDA, each on a fresh cluster with the same step.
 
     python -m benchmarks.scale [--contenders rlscaler,hpa,keda] [--policies 1,100,1000] [--out FOLDER]
 

@@ -1,4 +1,4 @@
-"""What the machine can do: patch every Deployment as soon as the load steps, and nothing else.
+"""Lower bound of the machine: patch every Deployment as soon as the load steps, and nothing else.
 
     python -m benchmarks.scale.bare KUBECONFIG METRICS
 

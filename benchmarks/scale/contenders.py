@@ -1,4 +1,4 @@
-"""What is compared: how each is started, told what to scale, and asked whether it has taken everything over."""
+"""Contenders: each is started, given its objects, and asked whether it has taken all of them over."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Contender(ABC):
         return False
 
     def lag(self) -> dict[float, float]:
-        """How often its loop was at most so many seconds late since it started; empty where it does not say."""
+        """Return a cumulative histogram of the lateness of its loop, seconds -> count; empty where it exports none."""
         return {}
 
 
@@ -125,7 +125,7 @@ class Operator(Contender):
 
 
 class Bare(Contender):
-    """No autoscaler: what this machine can patch at most."""
+    """No autoscaler: the most patches that this machine can send."""
 
     def prepare(self, testbed: Testbed) -> None:
         """There is nothing to define."""

@@ -22,7 +22,7 @@ STEP_SECONDS = 300.0
 
 @dataclass
 class Result:
-    """What was measured; seconds, cores, MiB."""
+    """Measured figures: seconds, cores, MiB."""
 
     contender: str
     label: str
@@ -35,7 +35,7 @@ class Result:
     restart_seconds: float | None = None
     standing: dict[str, Any] = field(default_factory=dict)
     lag: dict[str, float] = field(default_factory=dict)
-    """How late its loop was while nothing changed, seconds."""
+    """Lateness of its loop while nothing changed, seconds."""
     machine_load: float = 0.0
     """Load average before it: figures of a busy machine are too high."""
 
@@ -94,7 +94,7 @@ def standing(testbed: Testbed, seconds: float, quiet: float) -> dict[str, Any]:
 
 
 def lag(before: dict[float, float], after: dict[float, float]) -> dict[str, float]:
-    """Upper bounds of p95, p99 and maximum, in seconds, of what came between two cumulative histograms."""
+    """Upper bounds of p95, p99 and maximum, in seconds, of the events between two cumulative histograms."""
     counts = {bound: after[bound] - before.get(bound, 0.0) for bound in sorted(after)}
     total = counts.get(float("inf"), 0.0)
     if not total:

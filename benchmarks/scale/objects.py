@@ -1,4 +1,4 @@
-"""What is created for every service: a Deployment, and the object that has it scaled."""
+"""Objects of every service: a Deployment, and the object that has it scaled."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def policy(name: str, sense_seconds: int, interval_seconds: int = 30, own_window
     """A policy in mode Auto, with a query of its own over `own_window` seconds.
 
     The rule acts, which keeps one replica at the load before the step: an actor may move replicas around the step by
-    itself, and what is timed is the floor. A forward pass more costs next to nothing (benchmarks/decision.py).
+    itself, and only the floor is timed. A forward pass more costs next to nothing (benchmarks/decision.py).
     """
     queries = {}
     if own_window is not None:
@@ -102,10 +102,10 @@ def create_all(kube: KubeClient, path: str, bodies: Iterable[Json]) -> None:
 
 def names(kube: KubeClient, path: str, matches: Callable[[Json], bool]) -> set[str]:
     """The objects of a collection that match."""
-    token, found = "", set()
+    token, names = "", set()
     while True:
         page = kube.request("GET", f"{path}?limit=500{token and '&continue=' + token}")
-        found |= {item["metadata"]["name"] for item in page["items"] if matches(item)}
+        names |= {item["metadata"]["name"] for item in page["items"] if matches(item)}
         token = page["metadata"].get("continue", "")
         if not token:
-            return found
+            return names

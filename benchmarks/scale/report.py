@@ -26,8 +26,8 @@ COSTS = (
 def load(folder: Path) -> list[dict[str, Any]]:
     """All measurements, in the order of the contenders, then by number of policies."""
     order = list(contenders())
-    found = [json.loads(file.read_text()) for file in folder.glob("*.json")]
-    return sorted(found, key=lambda one: (order.index(one["contender"]), one["policies"]))
+    results = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    return sorted(results, key=lambda result: (order.index(result["contender"]), result["policies"]))
 
 
 def write_report(folder: Path) -> str:
@@ -42,19 +42,19 @@ def write_report(folder: Path) -> str:
 
 def table(results: list[dict[str, Any]]) -> str:
     """Markdown: reaction by number of policies, and the cost at each."""
-    numbers = sorted({one["policies"] for one in results})
+    numbers = sorted({result["policies"] for result in results})
     lines = [NOTE, "", "| | " + " | ".join(map(str, numbers)) + " |", "|---|" + "---|" * len(numbers)]
-    for label in dict.fromkeys(one["label"] for one in results):
-        cells = {one["policies"]: _reaction(one) for one in results if one["label"] == label}
+    for label in dict.fromkeys(result["label"] for result in results):
+        cells = {result["policies"]: _reaction(result) for result in results if result["label"] == label}
         lines.append(f"| {label} | " + " | ".join(cells.get(number, "") for number in numbers) + " |")
     for number in numbers:
         lines += ["", f"{_policies(number)}, nothing changing:", "", *COSTS]
-        lines += [_cost(one) for one in results if one["policies"] == number]
+        lines += [_cost(result) for result in results if result["policies"] == number]
     return "\n".join(lines) + "\n"
 
 
-def _reaction(one: dict[str, Any]) -> str:
-    react = one["react"]
+def _reaction(result: dict[str, Any]) -> str:
+    react = result["react"]
     return " / ".join("never" if react[name] is None else f"{react[name]:.1f}" for name in REACTION)
 
 
@@ -62,38 +62,38 @@ def _policies(number: int) -> str:
     return "1 policy" if number == 1 else f"{number:,} policies"
 
 
-def _cost(one: dict[str, Any]) -> str:
-    standing, lag = one["standing"], one["lag"]
-    restart = one["restart_seconds"]
+def _cost(result: dict[str, Any]) -> str:
+    standing, lag = result["standing"], result["lag"]
+    restart = result["restart_seconds"]
     cells = [
-        one["label"],
+        result["label"],
         standing.get("total_cores", ""),
         standing.get("total_memory_mib", ""),
         standing.get("requests_per_second", ""),
         standing.get("api_server_cores", ""),
-        _adoption(one),
+        _adoption(result),
         "" if restart is None else f"{restart:.1f}",
         ", ".join(f"{1000 * lag[name]:g}" for name in ("p95", "p99", "max")) if lag else "",
     ]
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def _adoption(one: dict[str, Any]) -> str:
-    missing = one["policies"] - one["adopted"]
-    return f"{one['adopt_seconds']:.1f}" + (f" for {one['adopted']}, then given up" if missing else "")
+def _adoption(result: dict[str, Any]) -> str:
+    missing = result["policies"] - result["adopted"]
+    return f"{result['adopt_seconds']:.1f}" + (f" for {result['adopted']}, then given up" if missing else "")
 
 
 def plot(results: list[dict[str, Any]], file: Path) -> None:
     """The share of Deployments patched over time, one panel per number of policies."""
-    numbers = sorted({one["policies"] for one in results})
-    colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(one["label"] for one in results))}
+    numbers = sorted({result["policies"] for result in results})
+    colors = {label: f"C{i}" for i, label in enumerate(dict.fromkeys(result["label"] for result in results))}
     with picture(file, (5 * len(numbers), 4), 120, bbox_inches="tight") as figure:
         axes = figure.subplots(1, len(numbers), sharey=True, squeeze=False)
         for axis, number in zip(axes[0], numbers, strict=True):
-            for one in (one for one in results if one["policies"] == number):
-                times = [0.0, *one["react_seconds"]]
+            for result in (result for result in results if result["policies"] == number):
+                times = [0.0, *result["react_seconds"]]
                 share = [100 * i / number for i in range(len(times))]
-                axis.step(times, share, where="post", color=colors[one["label"]], label=one["label"])
+                axis.step(times, share, where="post", color=colors[result["label"]], label=result["label"])
             axis.set(title=_policies(number), xlabel="seconds after the step", xscale="symlog", ylim=(0, 103))
         axes[0][0].set_ylabel("% of Deployments patched")
         entries = {

@@ -89,15 +89,15 @@ class Testbed:
 
     def contender_processes(self) -> dict[str, psutil.Process]:
         """Those that run. Raises RuntimeError with the end of its log where one has ended."""
-        found = {}
+        children = {}
         for name in self.started:
             record = self.cluster.process(name)
             assert record is not None
             process = record.process()
             if process is None:
                 raise RuntimeError(f"{name} ended: {record.log_tail()}")
-            found[name] = process
-        return found
+            children[name] = process
+        return children
 
     def run_hpa_controller(self, *options: str) -> None:
         """The HPA controller as a process of its own, with upstream's settings unless `options` say otherwise."""

@@ -1,4 +1,4 @@
-"""What benchmarks share: the machine they ran on, the option --out and the JSON file behind it."""
+"""Helpers of all benchmarks: the machine they ran on, the option --out and the JSON file behind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ out_option = click.option(
 
 
 def machine() -> dict[str, Any]:
-    """What figures of speed depend on."""
+    """Return the machine and versions, on which figures of speed depend."""
     return {
         "cpus": os.cpu_count(),
         "processor": platform.machine(),

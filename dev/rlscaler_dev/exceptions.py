@@ -1,4 +1,4 @@
-"""Errors of the development tools. Every message names the thing that failed and what to do about it."""
+"""Errors of the development tools. Every message names the thing that failed and a remedy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class BuildError(DevClusterError):
 
 
 class StartError(DevClusterError):
-    """A component did not become ready, or what is waited for did not happen in time."""
+    """A component did not become ready, or a condition was not met in time."""
 
 
 class ApiError(DevClusterError):

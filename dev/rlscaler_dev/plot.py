@@ -1,4 +1,4 @@
-"""How pictures look: one set of colours, one style, and drawing without a display."""
+"""Style of all pictures: one set of colours, one style, and drawing without a display."""
 
 from __future__ import annotations
 

@@ -122,12 +122,13 @@ def test_write_lowers_limits_and_never_raises_them(root: Path) -> None:
     assert tomllib.loads((root / GATE).read_text())["words"] == {".": 1, "docs": 2, "docs/guides": 2}
 
 
-def test_measure_counts_commands_and_options() -> None:
-    result = CliRunner().invoke(structure, ["measure", "-o", "json"])
+def test_measure_counts_commands_and_options(root: Path) -> None:
+    result = CliRunner().invoke(structure, ["measure", "--root", str(root), "-o", "json"])
     measured = json.loads(result.output)
     assert measured["commands"] > 30
     assert measured["options"] > measured["commands"]
-    assert set(measured["packages"]) >= {"core", "operator", "dev", "docs", "tests/unit", "all"}
+    assert measured["packages"]["core"]["lines"] == 9
+    assert set(measured["packages"]) == {"core", "docs", "docs/guides", "tests/unit", ".", "all"}
 
 
 def test_walk_lists_the_modules_of_a_run_and_those_that_name_a_field(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class ClusterInfo:
     processes: dict[str, int]
     """Component -> pid."""
     start_seconds: float
-    """How long starting took when it was started."""
+    """Seconds from the command to a cluster that was ready."""
     node: str = KWOK
     """'real' where containers run beside the pods that kwok plays."""
     gateway_url: str | None = None
@@ -120,13 +120,13 @@ def up(
     real_gpus: int = DEFAULT_GPUS,
     kafka: bool = False,
 ) -> ClusterInfo:
-    """Start the cluster, or return it when it runs already. What a killed run left behind is cleaned first.
+    """Start the cluster, or return it when it runs already. Remains of a killed run are cleaned first.
 
     kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
     cold_start_seconds: flavour -> (shortest, longest).
     adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
     source: 'release' or 'build' instead of the usual order ('auto').
-    node: 'real' runs containers on a node `real-1` beside those that kwok plays (Linux, root and
+    node: 'real' runs containers on a node `real-1` beside the nodes that kwok plays (Linux, root and
     `make e2e-packages`); None is what the running cluster has, else 'kwok'.
     real_gpus: GPUs that the real node pretends to have.
     gateway_api: serve the Gateway API's kinds; beside a real node also its data plane, which takes long to build.
@@ -177,13 +177,13 @@ def up(
 
 
 def _kafka_jars(reporter: Reporter) -> Jars:
-    """Kafka's jars; what is missing for them is said before anything is started."""
+    """Return Kafka's jars. Raises ToolchainError without Java or Maven, before anything is started."""
     java()
     return provide_jars(reporter)
 
 
 def _revive_kafka(name: str, reporter: Reporter) -> None:
-    """Where nothing but the broker of a cluster has ended: start it again, on the topics that it had."""
+    """Start a broker that has ended again on its topics, where every other component still runs."""
     cluster = state.load(name)
     if cluster is None or cluster.phase != state.RUNNING or [record.name for record in cluster.dead()] != [KAFKA]:
         return
@@ -191,7 +191,7 @@ def _revive_kafka(name: str, reporter: Reporter) -> None:
 
 
 def _running(name: str, options: Options, reporter: Reporter) -> ClusterState | None:
-    """The healthy cluster of that name; None after cleaning whatever else is there."""
+    """Return the healthy cluster of that name; None after removing the remains of an unhealthy one."""
     cluster = state.load(name)
     if cluster is not None and cluster.managed and healthy(cluster):
         if _node_of(cluster) != options.node:
@@ -233,7 +233,7 @@ def started(name: str, *, keep: bool = False, **options: Any) -> Iterator[Cluste
 
 
 def status(name: str = DEFAULT_NAME) -> ClusterInfo:
-    """The running cluster; raises NotRunningError that says what is wrong."""
+    """Return the running cluster. Raises NotRunningError that names the cause."""
     cluster = state.load(name)
     if cluster is None:
         raise NotRunningError(f"cluster {name} is not running: `rlscaler cluster up --name {name}` starts it")
@@ -258,7 +258,7 @@ def inside(name: str, command: Sequence[str]) -> list[str]:
 
 
 def load_images(name: str, *archives: Path | str) -> list[str]:
-    """Import image archives (OCI or Docker, plain tar) into the real node; what containerd says of each.
+    """Import image archives (OCI or Docker, plain tar) into the real node; return containerd's message for each.
 
     Pods name the image as the archive does, with imagePullPolicy IfNotPresent. Raises DevClusterError.
     """

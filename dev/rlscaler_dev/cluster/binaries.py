@@ -43,7 +43,11 @@ class Choice:
 
 
 def choose(
-    tool: Tool, found: Iterable[Found], cached: str | None, release_reachable: Callable[[], bool], source: str = AUTO
+    tool: Tool,
+    candidates: Iterable[Found],
+    cached: str | None,
+    release_reachable: Callable[[], bool],
+    source: str = AUTO,
 ) -> Choice:
     """PATH with a version that will do, else our cache, else upstream's release, else a build.
 
@@ -53,7 +57,7 @@ def choose(
     wanted = text(pinned(tool))
     refused: list[str] = []
     if source == AUTO:
-        for candidate in found:
+        for candidate in candidates:
             if candidate.version is not None and accepts(tool, candidate.version):
                 return Choice(tool.name, PATH, candidate.path, f"{text(candidate.version)} found at {candidate.path}")
             seen = text(candidate.version) if candidate.version else "of unknown version"
@@ -67,7 +71,7 @@ def choose(
 
 
 def installed_version(tool: Tool, path: Path) -> Version | None:
-    """What the binary says of itself; None when it says nothing."""
+    """Return the version that the binary prints; None when it prints none."""
     try:
         done = subprocess.run(
             [path, *tool.version_arguments],
@@ -101,12 +105,12 @@ def plan(names: Sequence[str], source: str | None = None) -> list[Choice]:
 
 def _choose(tool: Tool, source: str) -> Choice:
     cached = str(stamps.binary(tool)) if stamps.valid(tool) else None
-    found = search(tool) if source == AUTO else []
-    return choose(tool, found, cached, lambda: release.reachable(tool), source)
+    candidates = search(tool) if source == AUTO else []
+    return choose(tool, candidates, cached, lambda: release.reachable(tool), source)
 
 
 def provide(names: Sequence[str], reporter: Reporter, source: str | None = None) -> Provided:
-    """Make sure that every binary is there; downloads and builds what is missing.
+    """Make sure that every binary is there; download or build the missing ones.
 
     Raises BuildError or ToolchainError, both with a remedy.
     """

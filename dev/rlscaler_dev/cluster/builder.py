@@ -30,7 +30,7 @@ from rlscaler_dev.exceptions import BuildError, ToolchainError
 DISK_RESERVE_MB = 500
 RETRY_SECONDS = 2.0
 _PACKAGE = re.compile(r"[\w./~+-]+")
-"""What `go build -v` says of each package that it compiles; everything else is a complaint."""
+"""A line of `go build -v` about a package that it compiles; every other line is a complaint."""
 _IN_CACHE = "true not installed but available in build cache"
 
 
@@ -56,7 +56,7 @@ def module_source(module: str, modules: str, go: Go) -> Path:
 
 
 def disk_needed_mb(tools: Sequence[Tool]) -> int:
-    """Free space that building `tools` takes: their binaries, and Go's caches less what these hold already."""
+    """Free space that building `tools` takes: their binaries, and Go's caches less their present size."""
     caches = sum(tool.disk_mb for tool in tools)
     present = sum(size_mb(paths.go_dir() / part) for part in ("build", "mod")) if caches else 0
     return sum(tool.size_mb for tool in tools) + max(0, caches - present)
@@ -75,7 +75,7 @@ def size_mb(directory: Path) -> int:
 
 
 def announce(tools: Sequence[Tool], reporter: Reporter) -> None:
-    """Say what the build will take; raises BuildError when the disk is too small for it."""
+    """Report time, download and disk of a build; raises BuildError when the disk is too small for it."""
     needed = disk_needed_mb(tools)
     paths.cache_root().mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(paths.cache_root()).free >> 20
@@ -104,16 +104,16 @@ def build(tool: Tool, go: Go, reporter: Reporter) -> Stamp:
         for left_by_killed in paths.bin_dir().glob(f".{tool.name}+*"):
             shutil.rmtree(left_by_killed, ignore_errors=True)
         with tempfile.TemporaryDirectory(prefix=f".{tool.name}+", dir=paths.bin_dir()) as scratch:
-            made = Path(scratch) / tool.name
-            _compile_with_retry(tool, go, made, reporter)
-            stamp = stamps.install(tool, made, "build")
+            output = Path(scratch) / tool.name
+            _compile_with_retry(tool, go, output, reporter)
+            stamp = stamps.install(tool, output, "build")
         seconds = time.monotonic() - began
         reporter.finish(tool.name, f"{stamp.version} built in {seconds:.0f} s, {stamp.size >> 20} MB")
         return stamp
 
 
 def _compile_with_retry(tool: Tool, go: Go, output: Path, reporter: Reporter) -> None:
-    """Once more after a failure: downloads break off, and what was compiled stays compiled, so this is cheap."""
+    """Try once more after a failure: downloads break off, and compiled packages are kept, so this is cheap."""
 
     def announce_retry(retry: tenacity.RetryCallState) -> None:
         assert retry.outcome is not None

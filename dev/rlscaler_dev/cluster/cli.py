@@ -91,16 +91,16 @@ def status(name: str, every: bool, output: str) -> None:
     if not every:
         _show(api.status(name), output)
         return
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     for each in api.names():
         try:
-            found[each] = api.status(each).to_json()
+            details[each] = api.status(each).to_json()
         except NotRunningError as error:
-            found[each] = {"name": each, "error": error.message}
+            details[each] = {"name": each, "error": error.message}
     if output == "json":
-        click.echo(json.dumps(list(found.values()), indent=2))
+        click.echo(json.dumps(list(details.values()), indent=2))
     else:
-        for each, content in found.items():
+        for each, content in details.items():
             click.echo(f"{each}: {content.get('error') or content['server']}")
 
 
@@ -198,11 +198,11 @@ def images(output: str) -> None:
 @click.option("--kafka", is_flag=True, help="Kafka's jars.")
 @click.option("--everything", is_flag=True, help="All of it, after stopping all clusters.")
 def clean(go: bool, binaries: bool, archives: bool, kafka: bool, everything: bool) -> None:
-    """Remove what was built here. Nothing outside our own cache directory is touched."""
+    """Remove the binaries, images and manifests of this cache. Nothing outside our own cache directory is touched."""
     if not (go or binaries or archives or kafka or everything):
         raise click.UsageError("say what to remove: --go, --binaries, --images, --kafka or --everything")
     parts = {"go": go, "binaries": binaries, "images": archives, "kafka": kafka}
-    for line in remove_built(**{part: asked or everything for part, asked in parts.items()}, clusters=everything):
+    for line in remove_built(**{part: chosen or everything for part, chosen in parts.items()}, clusters=everything):
         click.echo(line)
 
 

@@ -89,7 +89,7 @@ class Layout:
 
     @property
     def adapter_rules(self) -> Path:
-        """Which series prometheus-adapter serves."""
+        """Series that prometheus-adapter serves."""
         return self.directory / "adapter-rules.yaml"
 
 

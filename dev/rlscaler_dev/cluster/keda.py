@@ -146,9 +146,9 @@ def certificates(folder: Path) -> None:
     now = datetime.datetime.now(datetime.UTC)
 
     def builder(subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        made = x509.CertificateBuilder().subject_name(subject).issuer_name(authority_name).public_key(public)
-        made = made.serial_number(x509.random_serial_number())
-        return made.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
+        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(authority_name).public_key(public)
+        builder = builder.serial_number(x509.random_serial_number())
+        return builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
             now + datetime.timedelta(days=7)
         )
 

@@ -156,12 +156,12 @@ class KubeClient:
     def find(self, path: str) -> Json | None:
         """GET; None where there is no such object."""
         try:
-            found: Json = self.get(path)
+            body: Json = self.get(path)
         except ApiError as error:
             if error.status == 404:
                 return None
             raise
-        return found
+        return body
 
     def apply(self, manifest: Json) -> Json:
         """Server-side apply."""

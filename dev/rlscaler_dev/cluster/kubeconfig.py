@@ -99,8 +99,8 @@ def merge(config: dict[str, Any], target: Path) -> str:
         merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
         for section in SECTIONS:
             names = {entry["name"] for entry in config[section]}
-            kept = [entry for entry in merged.get(section) or [] if entry["name"] not in names]
-            merged[section] = kept + config[section]
+            entries = [entry for entry in merged.get(section) or [] if entry["name"] not in names]
+            merged[section] = entries + config[section]
         before = merged.get("current-context") or ""
         merged["current-context"] = config["current-context"]
         write(target, merged)

@@ -1,4 +1,4 @@
-"""What kwok plays: its nodes, and when their pods become ready.
+"""Nodes that kwok plays, and the time after which their pods become ready.
 
 The label `rlscaler.io/flavour: gpu|cpu` of a pod selects its cold start, drawn uniformly from the flavour's range;
 the annotations `rlscaler.io/cold-start-min` and `-max` (durations such as "1.5s") override the range for one pod.
@@ -23,7 +23,7 @@ COLD_START_MAX = "rlscaler.io/cold-start-max"
 RESIZE = "rlscaler.io/resize"
 NO_ROOM = ("Deferred", "Infeasible")
 RESIZE_MILLISECONDS = 200
-"""What a kubelet takes to report that a container runs with its new size, about."""
+"""Time until a kubelet reports that a container runs with its new size, about."""
 
 COLD_START_SECONDS: dict[str, tuple[float, float]] = {"gpu": (35.0, 55.0), "cpu": (5.0, 11.0)}
 """Flavour -> (shortest, longest) time from scheduled to ready."""
@@ -138,7 +138,7 @@ def pod_ready_stage(flavour: str | None, seconds: tuple[float, float] = (0.0, 0.
 
 
 def resize_stages() -> list[dict[str, Any]]:
-    """The Stages that play what a kubelet does after a patch of a running pod's size."""
+    """Return the Stages that act as a kubelet does after a patch of a running pod's size."""
     key = f'.metadata.annotations["{RESIZE}"]'
     fits = {"key": key, "operator": "NotIn", "values": list(NO_ROOM)}
     does_not = {"key": key, "operator": "In", "values": list(NO_ROOM)}

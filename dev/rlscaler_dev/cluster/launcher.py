@@ -52,7 +52,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Options:
-    """What a cluster is made of."""
+    """Nodes, APIs and components of a cluster."""
 
     gpu_nodes: int = 2
     gpus_per_node: int = 8
@@ -111,7 +111,7 @@ def healthy(cluster: ClusterState | None) -> bool:
 
 
 def clean(name: str, keep_logs: bool = False) -> int:
-    """Kill what a cluster left running and remove its files; the number of processes killed."""
+    """Kill the processes of a cluster and remove its files; return the number of processes killed."""
     directory = paths.cluster_dir(name)
     known = state.load(name)
     killed = processes.stop(known.processes if known else [], directory)
@@ -214,7 +214,7 @@ def _start_once(
 
 
 def _finish_real(cluster: ClusterState, layout: Layout, options: Options, client: KubeClient) -> None:
-    """What needs the registered node and the Gateway API's served definitions."""
+    """Start the components that need the registered node and the Gateway API's served definitions."""
     real_node.add_gpus(client, options.real_gpus)
     if options.gateway_api:
         real_node.start_gateway(cluster, layout, client)

@@ -64,8 +64,8 @@ class Definitions:
                 temporary = self.cached_file.with_suffix(f".{os.getpid()}.tmp")
                 temporary.write_text(json.dumps(content))
                 temporary.replace(self.cached_file)
-            found: list[dict[str, Any]] = json.loads(self.cached_file.read_text())
-        return found
+            definitions: list[dict[str, Any]] = json.loads(self.cached_file.read_text())
+        return definitions
 
     def _from_module(self, go: toolchain.Go) -> list[dict[str, Any]]:
         folder = builder.module_source(self.module, self.modules, go) / self.folder

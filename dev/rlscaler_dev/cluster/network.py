@@ -1,4 +1,4 @@
-"""Addresses: free ports of this machine, and what a real node has in its private namespace."""
+"""Addresses: free ports of this machine, and those of a real node in its private namespace."""
 
 from __future__ import annotations
 

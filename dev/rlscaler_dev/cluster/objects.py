@@ -15,14 +15,14 @@ SERVICE_ENV = [
 
 
 def namespace(name: str) -> Json:
-    """Give a namespace that everything of a run is in, and goes with."""
+    """Return the namespace that a run creates its objects in, and deletes at its end."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
 
 
 def deployment(
     name: str, namespace: str, spec: Json, *, replicas: int = 1, annotations: dict[str, str] | None = None
 ) -> Json:
-    """Give a Deployment whose pods have this `spec`, these annotations and the label `app` with its name."""
+    """Return a Deployment whose pods have this `spec`, these annotations and the label `app` with its name."""
     labels = {"app": name}
     metadata = {"labels": labels, "annotations": annotations or {}}
     return {

@@ -1,4 +1,4 @@
-"""Where the development cluster keeps what it builds and what it runs.
+"""Directories of the development cluster: binaries, images and the state of running clusters.
 
 Everything lives under one directory, so that removing that directory removes all of it:
 `bin/` binaries and stamps, `go/` our own Go caches and toolchain, `manifests/`, `images/`, `kafka/`, `clusters/NAME/`,
@@ -49,7 +49,7 @@ def kafka_dir() -> Path:
 
 
 def images_dir() -> Path:
-    """Archives of our container images, their SBOMs and sizes, and what they are built in."""
+    """Archives of our container images, their SBOMs and sizes, and buildah's storage."""
     return cache_root() / "images"
 
 

@@ -40,7 +40,7 @@ class Pki:
     proxy_key: Path
     service_account_key: Path
     node_cert: Path
-    """The real node's: its identity, and what its kubelet serves with."""
+    """Certificate of the real node: its identity, and its kubelet's for serving."""
     node_key: Path
 
     @classmethod

@@ -32,7 +32,7 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """What is written down about a started process."""
+    """Record of a started process in the state file."""
 
     name: str
     pid: int
@@ -97,20 +97,20 @@ def strays(state_dir: Path) -> list[psutil.Process]:
 
 def marked(variable: str, value: str) -> list[psutil.Process]:
     """Other processes of our own user that have `value` for an environment variable."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         try:
             if process.pid != os.getpid() and process.environ().get(variable) == value:
-                found.append(process)
+                processes.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return processes
 
 
 def stop(records: Iterable[ProcessRecord], state_dir: Path) -> int:
     """Kill the recorded processes and strays of `state_dir`; the number killed.
 
-    They are killed outright: what they would save on a polite request is deleted with the cluster.
+    They are killed outright: data that they would save after SIGTERM is deleted with the cluster.
     Raises TimeoutError when one survives.
     """
     living = {process.pid: process for record in records if (process := record.process())}

@@ -1,4 +1,4 @@
-"""How the builder and the launcher say what they do."""
+"""Progress of the builder and the launcher, on a terminal or in the log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _log = logging.getLogger("rlscaler.devcluster")
 
 
 class Reporter:
-    """Writes to the log; the base of the others and what library use gets."""
+    """Writes to the log; base of the other reporters, and the default outside the command line."""
 
     def say(self, message: str) -> None:
         """One thing that happens."""

@@ -13,10 +13,12 @@ from rlscaler_dev.exceptions import ApiError, StartError
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float, interval_seconds: float = 0.1) -> None:
+def wait_until(
+    condition: Callable[[], bool], event: str, timeout_seconds: float, interval_seconds: float = 0.1
+) -> None:
     """Poll until `condition` holds; refused connections count as not yet.
 
-    Raises StartError that names `what` and the last refusal; any StartError of `condition` ends the wait at once.
+    Raises StartError that names `event` and the last refusal; any StartError of `condition` ends the wait at once.
     """
     retrying = tenacity.Retrying(
         stop=tenacity.stop_after_delay(timeout_seconds),
@@ -29,7 +31,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_seconds: float,
     except tenacity.RetryError as error:
         reason = error.last_attempt.exception()
         raise StartError(
-            f"{what} did not happen within {timeout_seconds:.0f} s" + (f": {reason}" if reason else "")
+            f"{event} did not happen within {timeout_seconds:.0f} s" + (f": {reason}" if reason else "")
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Stamp files: what a binary in our cache was made from, so that it is made again only when that changes."""
+"""Stamp files: version, flags and source of a binary in our cache, which is made again only when they change."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def valid(tool: Tool) -> Stamp | None:
     return stamp if stamp.key == key(tool) and stamp.size == size and os.access(binary(tool), os.X_OK) else None
 
 
-def install(tool: Tool, made: Path, source: str) -> Stamp:
+def install(tool: Tool, binary_file: Path, source: str) -> Stamp:
     """Move a finished binary into place, then write its stamp; both atomically and in this order.
 
     A run killed between the two leaves a binary without a current stamp, which is made again.
     """
-    made.chmod(0o755)
-    stamp = Stamp(tool.name, text(pinned(tool)), key(tool), source, made.stat().st_size)
+    binary_file.chmod(0o755)
+    stamp = Stamp(tool.name, text(pinned(tool)), key(tool), source, binary_file.stat().st_size)
     _stamp_path(tool).unlink(missing_ok=True)
-    made.replace(binary(tool))
+    binary_file.replace(binary(tool))
     temporary = _stamp_path(tool).with_suffix(f".{os.getpid()}.tmp")
     temporary.write_text(json.dumps(asdict(stamp), indent=2) + "\n")
     temporary.replace(_stamp_path(tool))

@@ -1,4 +1,4 @@
-"""What is written down about a cluster: one JSON file, replaced atomically."""
+"""State of a cluster: one JSON file, replaced atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ClusterState:
     name: str
     phase: str = STARTING
     managed: bool = True
-    """False when the user brought the cluster and we only start what was asked beside it."""
+    """False when the user brought the cluster and we start at most Prometheus beside it."""
     server: str = ""
     server_version: str = ""
     kubeconfig: str = ""
@@ -37,7 +37,7 @@ class ClusterState:
     started_at: float = 0.0
     """Seconds since the epoch."""
     start_seconds: float = 0.0
-    """How long `up` took."""
+    """Duration of `up`."""
 
     @property
     def directory(self) -> Path:

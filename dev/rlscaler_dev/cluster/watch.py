@@ -101,7 +101,7 @@ class Watch(threading.Thread):
 
 
 class Watches(ABC):
-    """Base of what follows several collections at once; a context manager that starts and stops their watches.
+    """Base of classes that follow several collections at once; a context manager that starts and stops their watches.
 
     Events of all of them are taken one at a time, under `_lock`, and `_changed` is called after each.
     """

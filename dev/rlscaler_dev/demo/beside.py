@@ -1,4 +1,4 @@
-"""What else could have scaled the load of a run: another run of the same load, and the best constant replicas.
+"""Alternatives that could have scaled the load of a run: another run of the same load, and the best constant replicas.
 
 Another run is read from its own result folder. The constant replicas are computed: of every pair within the bounds of
 the pools, the requests that were sent in the run are played, each with the service time that the emulated service
@@ -21,7 +21,7 @@ from rlscaler_dev.exceptions import RecordError
 from rlscaler_loadgen.service.replica import ServiceTimes
 
 MOST_LATE = 0.01
-"""Share of the requests that may be late under the constant replicas: what the objective of a policy, 99 %, allows."""
+"""Share of the requests that may be late under the constant replicas: 1 less the objective of a policy, 99 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Beside:
 
 
 def best_constant(records: Records) -> Beside | None:
-    """Give the cheapest constant replicas under which at most `MOST_LATE` of the requests of a run are late.
+    """Return the cheapest constant replicas under which at most `MOST_LATE` of the requests of a run are late.
 
     They stand before the load begins, and traffic is split by their capacity. What the network takes is left out. None
     where no pair within the bounds of the pools is enough.
@@ -77,7 +77,7 @@ def _price(pair: tuple[int, int]) -> float:
 
 
 def _late(arrived: Float, factors: Float, gpu: int, cpu: int, slo_seconds: float) -> NDArray[np.bool_]:
-    """Say which of the requests (m,), by when they arrived, are late under so many replicas of both pools."""
+    """Return which requests (m,), by their moments of arrival, are late under so many replicas of both pools."""
     capacity = gpu * GPU_POOL.requests_per_second, cpu * CPU_POOL.requests_per_second
     turns = np.floor(np.arange(len(arrived) + 1) * capacity[0] / sum(capacity))
     to_gpu = np.diff(turns) > 0  # as weighted round robin shares them out
@@ -88,7 +88,7 @@ def _late(arrived: Float, factors: Float, gpu: int, cpu: int, slo_seconds: float
 
 
 def _latency(arrived: Float, factors: Float, pool: Pool, replicas: int) -> Float:
-    """Give the seconds (m,) from arrival to answer of requests that a pool answers in the order of their arrival."""
+    """Return the seconds (m,) from arrival to answer of requests that a pool answers in the order of their arrival."""
     free = [0.0] * replicas
     seconds = []
     for at, factor in zip(arrived.tolist(), (factors / pool.requests_per_second).tolist(), strict=True):
@@ -99,7 +99,7 @@ def _latency(arrived: Float, factors: Float, pool: Pool, replicas: int) -> Float
 
 
 def other_run(run: Run, other: Run, timeline: Timeline, gpu_replica_seconds: float) -> Beside:
-    """Give what the `other` run did, whose `timeline` it is.
+    """Return replicas and late requests of the `other` run, whose `timeline` it is.
 
     Raises RecordError where it had another load than `run`.
     """

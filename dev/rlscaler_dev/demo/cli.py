@@ -97,7 +97,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
     """Scale a service on a local Kubernetes control plane under Locust load.
 
     Starts the control plane, an emulated inference service with a GPU and a CPU Deployment, Prometheus, the operator
-    and Locust; shows what happens; stops everything and writes summary.json, timeline.csv and timeline.png. Ctrl-C
+    and Locust; shows load and replicas; stops everything and writes summary.json, timeline.csv and timeline.png. Ctrl-C
     stops it at any time and leaves nothing running.
 
     \b

@@ -1,4 +1,4 @@
-"""What scales the service during a run: the policy with its operator, or two HorizontalPodAutoscalers."""
+"""Contenders that scale the service during a run: the policy with its operator, or two HorizontalPodAutoscalers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Contender(ABC):
 
     @abstractmethod
     def install(self) -> None:
-        """Create what must exist before it is watched."""
+        """Create the objects and rights that must exist before they are watched."""
 
     @abstractmethod
     def start(self) -> None:
@@ -44,7 +44,7 @@ class Contender(ABC):
 
     @abstractmethod
     def waiting_for(self, recorder: Recorder) -> str:
-        """What is still missing before the load may begin; empty = nothing."""
+        """Return the condition that the load still waits for; empty = none."""
 
     @abstractmethod
     def stop(self) -> None:
@@ -164,7 +164,7 @@ def make_contender(
 
 
 def policy_lacks(recorder: Recorder) -> str:
-    """What is missing until the policy is Ready and has decided once; empty = nothing."""
+    """Return the cause why the policy is not Ready or has not decided yet; empty = it has."""
     ready = recorder.conditions.get("Ready")
     if ready is None:
         return "the operator's first report"
@@ -174,7 +174,7 @@ def policy_lacks(recorder: Recorder) -> str:
 
 
 def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
-    """What is missing until both HorizontalPodAutoscalers have their metrics; empty = nothing."""
+    """Return the HorizontalPodAutoscaler that has no metrics yet; empty = both have them."""
     for pool in settings.pools:
         status = recorder.autoscalers.get(pool.name, {})
         active = recorder.conditions.get(f"{pool.name} ScalingActive")

@@ -26,7 +26,7 @@ MARK = "DEMO_OF_RLSCALER"
 
 
 class Journal:
-    """What a demo has running; held by one demo of this name at a time.
+    """Record of a demo that runs; held by one demo of this name at a time.
 
     Use as a context manager. Entering raises DemoError when another demo holds it.
     """

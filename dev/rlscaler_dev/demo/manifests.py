@@ -125,7 +125,7 @@ def capacity_weights(settings: Settings) -> tuple[int, int]:
 
 
 def policy(settings: Settings) -> Manifest:
-    """The RLScalingPolicy of the demo: the short form plus what a simulated service cannot be asked for."""
+    """The RLScalingPolicy of the demo: the short form plus fields that cannot be read from a simulated service."""
     return {
         "apiVersion": "rlscaler.io/v1alpha1",
         "kind": "RLScalingPolicy",
@@ -186,14 +186,14 @@ def autoscaler(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
 
 
 def operator_roles(file: str = "rbac.yaml") -> list[Manifest]:
-    """The operator's own roles as they ship: what it does to workloads, and its Lease; or those of another file."""
+    """Return the operator's own roles as they ship: access to workloads, and to its Lease; or those of another file."""
     return list(yaml.safe_load_all(resources.files("rlscaler_operator").joinpath(file).read_text()))
 
 
 def access(namespaces: Sequence[str] = (NAMESPACE,), budgets: bool = False) -> list[Manifest]:
     """The operator's namespace, its ServiceAccount, and the roles bound to that.
 
-    What it does to workloads is granted in `namespaces`, its Lease in its own namespace. With `budgets` it also reads
+    Access to workloads is granted in `namespaces`, to its Lease in its own namespace. With `budgets` it also reads
     RLScalingBudgets, nodes and pods of the whole cluster.
 
     The demo's operator acts with that account's token, so a rule that is missing shows.

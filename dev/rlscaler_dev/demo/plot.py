@@ -1,6 +1,6 @@
 """The picture of one run: load, latency against the SLO, replicas of both pools, placement.
 
-What else could have scaled the load is drawn as lines over the run's own areas.
+Alternatives that could have scaled the load are drawn as lines over the run's own areas.
 
 Ready and desired differ in form as well as in colour.
 """
@@ -38,7 +38,7 @@ BESIDE_STYLES: tuple[dict[str, Any], ...] = (
     {"color": GREEN, "linewidth": 1.6, "linestyle": (0, (4, 2))},
     {"color": PURPLE, "linewidth": 2.0, "linestyle": (0, (1, 1.2))},
 )
-"""Lines of what is beside the run, in order."""
+"""Styles of the alternatives' lines, in order."""
 
 STYLE = LOOK | {
     "font.size": 10,
@@ -53,7 +53,7 @@ STYLE = LOOK | {
 
 
 def plot_timeline(timeline: Timeline, summary: dict[str, Any], path: Path, beside: Sequence[Beside] = ()) -> None:
-    """Draw the run, and what is `beside` it, into a PNG of 1760 × 1760 pixels."""
+    """Draw the run, and the alternatives in `beside`, into a PNG of 1760 × 1760 pixels."""
     with picture(path, (11, 11), 160, STYLE) as figure:
         axes = figure.subplots(5, 1, sharex=True, gridspec_kw={"height_ratios": [2.2, 2.2, 2, 2, 1.3]})
         load, latency, gpu, cpu, placement = axes
@@ -94,11 +94,11 @@ def subtitle(summary: dict[str, Any]) -> str:
 
 
 def words(beside: Sequence[Beside]) -> str:
-    """Give GPU-hours and lateness of all that is beside the run."""
+    """Return GPU-hours and lateness of all alternatives."""
     parts = []
-    for one in beside:
-        late = "no requests" if np.isnan(one.late_ratio) else f"{one.late_ratio:.1%} late"
-        parts.append(f"{one.label}: {one.gpu_hours:.2f} GPU-hours, {late}")
+    for other in beside:
+        late = "no requests" if np.isnan(other.late_ratio) else f"{other.late_ratio:.1%} late"
+        parts.append(f"{other.label}: {other.gpu_hours:.2f} GPU-hours, {late}")
     return "   ·   ".join(parts)
 
 
@@ -109,8 +109,8 @@ def _load(axes: Axes, timeline: Timeline, beside: Sequence[Beside]) -> None:
     axes.stairs(late, edges, baseline=timeline.failed, fill=True, color=LATE, label="late")
     axes.stairs(timeline.failed, edges, fill=True, color=RED, label="failed")
     axes.stairs(timeline.offered_rps, edges, baseline=None, color=INK, linewidth=1.6, label="offered")
-    for one, style in zip(beside, BESIDE_STYLES, strict=False):
-        axes.stairs(one.late, edges, baseline=None, label=f"late, {one.name}", **style)
+    for other, style in zip(beside, BESIDE_STYLES, strict=False):
+        axes.stairs(other.late, edges, baseline=None, label=f"late, {other.name}", **style)
     axes.set_ylabel("requests/s")
     axes.set_ylim(0, 1.08 * max(1.0, timeline.sent.max(), timeline.offered_rps.max()))
     _legend(axes)
@@ -154,9 +154,9 @@ def _replicas(axes: Axes, timeline: Timeline, pool: str, beside: Sequence[Beside
         label="starting",
     )
     axes.stairs(spec, edges, baseline=None, color=INK, linewidth=1.6, label="desired")
-    others = [getattr(one, pool) for one in beside]
-    for one, other, style in zip(beside, others, BESIDE_STYLES, strict=False):
-        axes.stairs(other, edges, baseline=None, label=one.name, **style)
+    others = [getattr(alternative, pool) for alternative in beside]
+    for alternative, other, style in zip(beside, others, BESIDE_STYLES, strict=False):
+        axes.stairs(other, edges, baseline=None, label=alternative.name, **style)
     axes.set_ylabel(f"{pool.upper()} replicas")
     axes.set_ylim(0, 1.12 * np.nanmax(np.concatenate([spec, ready + starting, *others, [2.0]])))
     axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))

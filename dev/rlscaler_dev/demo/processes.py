@@ -18,10 +18,10 @@ from rlscaler_dev.exceptions import ChildError, DemoError
 
 POLL_SECONDS = 0.05
 REFRESH_SECONDS = 0.5
-"""Between two looks at what is asked from a cluster."""
+"""Time between two requests to a cluster."""
 TAIL_LINES = 15
 GRACE_SECONDS = 10.0
-"""How long a child may take to end after SIGTERM before it is killed."""
+"""Time that a child has to end after SIGTERM before it is killed."""
 
 
 @dataclass(slots=True)
@@ -89,9 +89,9 @@ class Supervisor:
             time.sleep(POLL_SECONDS)
 
     def wait_while(self, missing: Callable[[], str], timeout_seconds: float) -> None:
-        """Wait until `missing` says that nothing is.
+        """Wait until `missing` returns an empty text.
 
-        Raises ChildError at once when any child ends, and DemoError that names what is missing when the time is over.
+        Raises ChildError at once when any child ends, and DemoError with that text when the time is over.
         """
         deadline = time.monotonic() + timeout_seconds
         while what := missing():

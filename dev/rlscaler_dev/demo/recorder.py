@@ -1,4 +1,4 @@
-"""Records what happens in the cluster while it happens: `replicas.csv`, `routes.csv`, `decisions.csv`."""
+"""Recorder of a run's changes in the cluster: `replicas.csv`, `routes.csv`, `decisions.csv`."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ def route_weights(route: Json, gpu_backend: str, cpu_backend: str) -> tuple[int,
 
 def read_conditions(thing: Json) -> list[Condition]:
     """`status.conditions`, empty where there are none yet."""
-    found = thing.get("status", {}).get("conditions") or []
-    return [Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in found]
+    conditions = thing.get("status", {}).get("conditions") or []
+    return [Condition(c["type"], c["status"], c.get("reason", ""), c.get("message", "")) for c in conditions]
 
 
 class Recorder(Watches):
@@ -177,8 +177,8 @@ class Recorder(Watches):
         pool = self._pool_of.get(autoscaler["metadata"]["name"])
         if pool and event != "DELETED":
             self.autoscalers = {**self.autoscalers, pool: autoscaler.get("status", {})}
-            found = {f"{pool} {c.type}": c for c in read_conditions(autoscaler)}
-            self.conditions = {**self.conditions, **found}
+            conditions = {f"{pool} {c.type}": c for c in read_conditions(autoscaler)}
+            self.conditions = {**self.conditions, **conditions}
 
     def _changed(self) -> None:
         now = time.time()

@@ -41,7 +41,7 @@ UNKNOWN_PLACEMENT = -1
 
 
 def versions() -> dict[str, str]:
-    """What the figures of a run depend on."""
+    """Versions and machine, on which the figures of a run depend."""
     packages = {name: version(name) for name in ("rlscaler", "locust", "kopf", "onnxruntime")}
     machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
     return {**packages, "python": platform.python_version(), "machine": machine}
@@ -49,7 +49,7 @@ def versions() -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What `run.json` holds; `started_at` and `ended_at` are the load's begin and end."""
+    """Content of `run.json`; `started_at` and `ended_at` are the load's begin and end."""
 
     contender: str
     pattern: str
@@ -140,7 +140,7 @@ class Steps:
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What the operator decided and when; empty for another contender."""
+    """Decisions of the operator and their times; empty for another contender."""
 
     time: Float  # (n,) Unix seconds
     by_actor: NDArray[np.bool_]  # (n,) False = a tick between two actions

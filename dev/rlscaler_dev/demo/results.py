@@ -1,4 +1,4 @@
-"""The result folder: what a run writes, and writing its figures and picture again from the raw records.
+"""The result folder: the files of a run, and its figures and picture, written again from the raw records.
 
 OUT/summary.json  timeline.csv  timeline.png    the results
 OUT/audit.jsonl                                 the operator's decisions, one a line
@@ -55,7 +55,7 @@ class ResultFolder:
         return self.out / "timeline.png"
 
     def prepare(self) -> None:
-        """Make room for a new run. Raises DemoError rather than delete what is not a demo's."""
+        """Make room for a new run. Raises DemoError rather than delete files of anything but a demo."""
         try:
             self.out.mkdir(parents=True, exist_ok=True)
             if any(self.out.iterdir()) and not self.data.is_dir():
@@ -76,7 +76,7 @@ class ResultFolder:
         """Write timeline.csv, summary.json and timeline.png from the raw records; returns the summary.
 
         The best constant replicas are drawn beside the run, and the run of the same load whose result folder is
-        `beside`. Raises RecordError that names the record that is missing, or what differs in that other run.
+        `beside`. Raises RecordError that names the record that is missing, or a difference of that other run.
         """
         records = read_records(self.data)
         timeline, summary = build_timeline(records), summarise(records)

@@ -65,7 +65,7 @@ class Demo:
     def _drive(
         self, cluster: Cluster, supervisor: Supervisor, load: Load, service: Service, recorder: Recorder
     ) -> None:
-        """Send the load and show what happens until its end."""
+        """Send the load and show replicas and latencies until its end."""
         settings = self._settings
         self._screen.step(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
         child = load.start(supervisor, service.url)
@@ -94,8 +94,8 @@ def _missing_replicas(settings: Settings, recorder: Recorder) -> str:
         return recorder.error
     replicas = recorder.replicas
     for pool in settings.pools:
-        found = replicas[pool.name]
-        if found is None or found.ready < pool.min_replicas or recorder.weights is None:
+        counts = replicas[pool.name]
+        if counts is None or counts.ready < pool.min_replicas or recorder.weights is None:
             return f"ready replicas of {pool.deployment}"
     return ""
 

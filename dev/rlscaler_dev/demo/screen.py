@@ -1,4 +1,4 @@
-"""What the demo says while it runs: steps, then a live table on a terminal or a line every ten seconds elsewhere."""
+"""Output of the demo while it runs: steps, then a live table on a terminal or a line every ten seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class Snapshot:
 
 
 def snapshot(settings: Settings, elapsed_seconds: float, rate: Float, live: LiveLoad, recorder: Recorder) -> Snapshot:
-    """What load and recorder say now. rate: (seconds,) requests/s that are offered, from 0 `elapsed_seconds` on.
+    """Return load and replicas now. rate: (seconds,) requests/s that are offered, from 0 `elapsed_seconds` on.
 
-    What the shield did is shown for one interval.
+    Changes by the shield are shown for one interval.
     """
     now = time.time()
     last, action, guarded = recorder.last, recorder.last_action, recorder.last_guards
@@ -114,7 +114,7 @@ def _pool(replicas: Replicas | None) -> str:
 
 
 class Screen:
-    """Writes to a terminal or to a pipe; what is the same on both is `step`."""
+    """Writes to a terminal or to a pipe; only `step` is the same on both."""
 
     def __init__(self, settings: Settings, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)

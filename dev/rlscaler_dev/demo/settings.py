@@ -1,4 +1,4 @@
-"""What a demo run is made of: the user's choices, and the nominal service that every contender scales."""
+"""Settings of a demo run: the user's choices, and the nominal service that every contender scales."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Pool:
     """`gpu` or `cpu`."""
     deployment: str
     requests_per_second: float
-    """What one replica answers at full utilization."""
+    """Requests a second of one replica at full utilization."""
     cost_per_hour: float
     cold_start_seconds: tuple[float, float]
     """Shortest and longest time from a pod's creation to its readiness."""

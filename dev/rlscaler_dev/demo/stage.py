@@ -133,7 +133,7 @@ class Comparison:
     """The results of all contenders that have records in one folder: `summary.json`, `table.md` and a picture."""
 
     title: str
-    """What the demo is of, for messages."""
+    """Subject of the demo, for messages."""
     contenders: Sequence[str]
     """Names of the folders, in the order of the table."""
     read: Callable[[Path], Any]

@@ -1,4 +1,4 @@
-"""Reading files that other processes are still writing, and what they say about the present."""
+"""Readers of files that other processes are still writing, and figures of the present from them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Tail:
 
 
 class LoadFigures(NamedTuple):
-    """What the clients saw during the last RECENT_SECONDS; NaN where nothing finished."""
+    """Figures of the clients over the last RECENT_SECONDS; NaN where nothing finished."""
 
     finished_rps: float
     p95_ms: float
@@ -58,7 +58,7 @@ class LiveLoad:
     _recent: deque[tuple[float, float, bool]] = field(default_factory=deque)  # (finished, latency, missed)
 
     def figures(self, now: float) -> LoadFigures:
-        """Read what is new; `now` is Unix seconds."""
+        """Read new lines and return the figures at `now` (Unix seconds)."""
         for row in csv.reader(self.tail.lines()):
             self._take(row)
         while self._recent and self._recent[0][0] < now - RECENT_SECONDS:
@@ -102,7 +102,7 @@ class DecisionLine:
     placement: str
     """Placement in force after the decision: PreferGPU, Balanced or PreferCPU."""
     guards: tuple[str, ...]
-    """What the shield changed, as `floor gpu 1→3`."""
+    """Return the changes by the shield, as `floor gpu 1→3`."""
     unknown_required: int
     """Required observations that were unknown."""
 

@@ -71,8 +71,8 @@ class Cluster:
             self.kube.apply(manifest)
 
     def _clear(self) -> None:
-        """Delete what an earlier demo created. Raises DemoError for a namespace that is not a demo's."""
-        ours = [found for name in OWN_NAMESPACES if (found := self._own_namespace(name))]
+        """Delete the objects of an earlier demo. Raises DemoError for a namespace that is not a demo's."""
+        ours = [own for name in OWN_NAMESPACES if (own := self._own_namespace(name))]
         if not ours:
             return
         for thing in [*ours, manifests.gateway_class()]:
@@ -83,10 +83,10 @@ class Cluster:
 
     def _own_namespace(self, name: str) -> Json | None:
         wanted = manifests.namespace(name)
-        found = self.kube.find(path_of(wanted))
-        if found is None:
+        present = self.kube.find(path_of(wanted))
+        if present is None:
             return None
-        if manifests.PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
+        if manifests.PART_OF.items() <= (present["metadata"].get("labels") or {}).items():
             return wanted
         raise DemoError(
             f"the cluster has a namespace {name} already, which is not a demo's: delete it or choose another cluster"
@@ -97,9 +97,9 @@ class Cluster:
 def session(
     settings: Settings, logs: Path, prepare: Callable[[], None], say: Callable[[str], None]
 ) -> Iterator[tuple[Cluster, Supervisor]]:
-    """A cluster of its own and a supervisor of children, which all end with the context, whatever ends it.
+    """A cluster of its own and a supervisor of children, which all end with the context, also after an error.
 
-    What an earlier one of this name left behind because it was killed is ended first; then `prepare` makes room for
+    Remains of an earlier session of this name that was killed are removed first; then `prepare` makes room for
     results, with a folder `logs`. Raises DemoError.
     """
     with ExitStack() as stack:

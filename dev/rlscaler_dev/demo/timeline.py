@@ -1,4 +1,4 @@
-"""What happened in each second of the load: `timeline.csv`."""
+"""Load, replicas and lateness in each second of the load: `timeline.csv`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster of an end-to-end run: a real node with the images, its user's commands, and what it leaves behind."""
+"""The cluster of an end-to-end run: a real node with the images, its user's commands, and a check for remains."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Commands:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What a run takes place on, and the commands of its user."""
+    """Cluster of a run, and the commands of its user."""
 
     info: ClusterInfo
     kube: KubeClient
@@ -103,7 +103,7 @@ class Cluster:
                 for path in archives:
                     if not path.exists():
                         raise DemoError(f"{path} is not there: make images")
-                programs = {name: found["path"] for name, found in binaries.provide(PROGRAMS, progress).items()}
+                programs = {name: binary["path"] for name, binary in binaries.provide(PROGRAMS, progress).items()}
                 own = api.started(
                     settings.cluster_name,
                     keep=settings.keep_cluster,
@@ -123,12 +123,12 @@ class Cluster:
             yield cls(info, kube, Commands(info, programs, settings.out / "transcript.txt"))
 
     def objects(self) -> set[str]:
-        """`kind namespace/name` of everything in the cluster, except what comes and goes by itself."""
+        """`kind namespace/name` of everything in the cluster, except objects that come and go by themselves."""
         kinds = self.commands.run("kubectl", "api-resources", "--verbs=list", "-o", "name").split()
         listed = [kind for kind in kinds if kind.partition(".")[0] not in PASSING and "metrics.k8s.io" not in kind]
         line = "{range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
-        found = self.commands.run("kubectl", "get", ",".join(listed), "-A", "-o", f"jsonpath={line}")
-        return set(found.splitlines())
+        output = self.commands.run("kubectl", "get", ",".join(listed), "-A", "-o", f"jsonpath={line}")
+        return set(output.splitlines())
 
 
 def interfaces() -> frozenset[str]:
@@ -138,17 +138,17 @@ def interfaces() -> frozenset[str]:
 
 def pid_namespaces(processes: Iterable[int]) -> frozenset[str]:
     """The PID namespaces, other than our own, in which the children of these processes live."""
-    found = set()
+    namespaces = set()
     for pid in processes:
         try:
-            found.add(os.readlink(f"/proc/{pid}/ns/pid_for_children"))
+            namespaces.add(os.readlink(f"/proc/{pid}/ns/pid_for_children"))
         except OSError:
             continue
-    return frozenset(found - {os.readlink("/proc/self/ns/pid")})
+    return frozenset(namespaces - {os.readlink("/proc/self/ns/pid")})
 
 
 def left_behind(cluster: str, namespaces: frozenset[str], before: frozenset[str]) -> list[str]:
-    """What is left of a cluster that was taken down, one line each.
+    """Return the remains of a cluster that was taken down, one line each.
 
     namespaces: PID namespaces that it had. before: network interfaces before it was started.
     """
@@ -165,12 +165,12 @@ def left_behind(cluster: str, namespaces: frozenset[str], before: frozenset[str]
 
 def _processes_of(folder: str, namespaces: frozenset[str]) -> list[psutil.Process]:
     """Processes that name the cluster's folder or live in one of its namespaces; `e2e` is not in the folder `e2e-2`."""
-    found, whole = [], re.compile(re.escape(folder) + r"(?![\w.-])")
+    mounts, whole = [], re.compile(re.escape(folder) + r"(?![\w.-])")
     for process in psutil.process_iter():
         try:
             named = any(whole.search(argument) for argument in process.cmdline())
             if named or os.readlink(f"/proc/{process.pid}/ns/pid") in namespaces:
-                found.append(process)
+                mounts.append(process)
         except (psutil.Error, OSError):
             continue
-    return found
+    return mounts

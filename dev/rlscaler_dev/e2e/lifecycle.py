@@ -1,4 +1,4 @@
-"""What is done to the operator while it scales: an upgrade, the death of its leader, a look at its dashboards."""
+"""Events of the operator's life while it scales: an upgrade, the death of its leader, a look at its dashboards."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class Lifecycle:
 
     def _replicas(self) -> dict[str, int]:
         path = "/apis/apps/v1/namespaces/demo/deployments"
-        found = self._installation.kube.get(path)["items"]
-        return {d["metadata"]["name"]: d["spec"]["replicas"] for d in found if d["metadata"]["name"].startswith("chat")}
+        pods = self._installation.kube.get(path)["items"]
+        return {d["metadata"]["name"]: d["spec"]["replicas"] for d in pods if d["metadata"]["name"].startswith("chat")}
 
     def _report(self, folder: Path) -> dict[str, Any]:
         assert self._upgraded
@@ -134,8 +134,8 @@ def look_at_dashboards(settings: Settings, commands: Commands) -> dict[str, list
             *("--scrape-interval", str(SCRAPE_SECONDS)),
         )
         for path in sorted((settings.charts / "rlscaler" / "dashboards").glob("*.json")):
-            said = commands.run("rlscaler", "dashboard", "check", str(path), *source, check=False)
-            empty[path.stem] = [line.rpartition("EMPTY")[0].strip() for line in said.splitlines() if "EMPTY" in line]
+            output = commands.run("rlscaler", "dashboard", "check", str(path), *source, check=False)
+            empty[path.stem] = [line.rpartition("EMPTY")[0].strip() for line in output.splitlines() if "EMPTY" in line]
             picture = settings.out / f"dashboard-{path.stem}.png"
             commands.run("rlscaler", "dashboard", "draw", str(path), "--out", str(picture), *source)
     return empty

@@ -16,7 +16,7 @@ from rlscaler_loadgen.patterns import Float
 FILES = ("started.json", "requests.csv", "load.csv", "load.json")
 START_SECONDS = 240.0
 AFTER_SECONDS = 90.0
-"""How long after the load's last second its results may come."""
+"""Time after the load's last second in which its results may come."""
 PROXY = f"/api/v1/namespaces/{DEMO_NAMESPACE}/services/{DEMO_RELEASE}-load:8089/proxy/results"
 NOT_THERE = (404, 416, 500, 502, 503)
 """No such file yet, nothing new in it, or no pod answers for the Service at the moment."""
@@ -53,7 +53,7 @@ class ClusterLoad:
         return float(json.loads(started.read_text())["started_at"])
 
     def pull(self, started_at: float) -> None:
-        """Copy what is new. Raises DemoError when the results are overdue."""
+        """Copy the new rows. Raises DemoError when the results are overdue."""
         for name in FILES[1:3]:
             self._copy(name)
         if time.time() < started_at + len(self.rate):

@@ -1,4 +1,4 @@
-"""What the operator's pods write, as long as each of them lives: their logs, and the decisions among the lines."""
+"""Output of the operator's pods, as long as each of them lives: their logs, and the decisions among the lines."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def operator_pods(kube: KubeClient) -> list[Json]:
 
 
 class OperatorLogs:
-    """Follows the log of every pod of the operator with `kubectl logs -f`; a pod that is killed leaves what it said.
+    """Follows the log of every pod of the operator with `kubectl logs -f`; the lines of a pod that is killed remain.
 
     Decisions, JSON lines on the pods' output, are copied to the file that `to` names.
     """

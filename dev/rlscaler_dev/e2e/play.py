@@ -1,4 +1,4 @@
-"""One run of load on the installed service: what scales it, Locust, and the records in the demo's form."""
+"""One run of load on the installed service: its contender, Locust, and the records in the demo's form."""
 
 from __future__ import annotations
 

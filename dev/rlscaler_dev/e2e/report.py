@@ -1,4 +1,4 @@
-"""What an end-to-end run shows: a table of its runs, `comparison.png` and `traffic.png`."""
+"""Report of an end-to-end run: a table of its runs, `comparison.png` and `traffic.png`."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def _column(column: Any, play: Play, timeline: Timeline, first: bool) -> None:
         axes.set_ylim(bottom=0)
 
 
-def draw_traffic(found: dict[str, list[Stretch]], out: Path) -> Path | None:
+def draw_traffic(stretches: dict[str, list[Stretch]], out: Path) -> Path | None:
     """Share of the requests that GPU replicas answered, against the HTTPRoute's weight for them, a point a stretch."""
-    points = {name: stretches for name, stretches in found.items() if stretches}
+    points = {name: points for name, points in stretches.items() if points}
     if not points:
         return None
     path = out / "traffic.png"
@@ -114,16 +114,16 @@ COLUMNS = {
 
 def tables(summary: dict[str, Any]) -> list[Table]:
     """One for each kind of part that was done."""
-    made = [
+    drawn = [
         _runs(summary["runs"]) if summary["runs"] else None,
         _sizes(summary["sizes"]) if summary["sizes"] else None,
         _consumers(summary["consumers"]) if summary["consumers"] else None,
     ]
-    return [one for one in made if one is not None]
+    return [picture for picture in drawn if picture is not None]
 
 
 def _sizes(sizes: dict[str, Any]) -> Table:
-    """One row a pod that was resized, by what the kernel held its container to before and after."""
+    """Return one row for each pod that was resized: the limits of its container's cgroup before and after."""
     shown = Table(box=None, padding=(0, 2))
     for title in ("resized", "pod", "cores before", "cores", "MiB before", "MiB", "patch to cgroup (s)", "restarts"):
         shown.add_column(title, justify="left" if title in ("resized", "pod") else "right")

@@ -86,7 +86,7 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
         "pods_seen": len(player.pods_seen),
         "most_pods_at_once": player.most_pods,
         "prometheus": scraped,
-        "traffic": {name: traffic.summarise(found) for name, found in moved.items()},
+        "traffic": {name: traffic.summarise(stretches) for name, stretches in moved.items()},
         "uninstall_seconds": round(time.monotonic() - begin, 1),
         "left_in_cluster": remains,
     }

@@ -1,4 +1,4 @@
-"""What an end-to-end run is made of."""
+"""Settings of an end-to-end run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from rlscaler_dev.cluster.network import KAFKA_PORT, NODE_IP
 
 PARTS = ("patterns", "lifecycle", "sizes", "consumers")
-"""What a run does between installing and uninstalling, in this order."""
+"""Parts of a run between installing and uninstalling, in this order."""
 CONTENDERS = ("rl", "hpa")
 PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
 FOUR = ("spike", "ramp", "periodic", "random")
@@ -19,10 +19,10 @@ SERVICE = "chat"
 """Name of the service, its policy, its Gateway and its HTTPRoute."""
 
 PROMETHEUS_IMAGE = ("localhost/prometheus", "1")
-"""What the real node brings along."""
+"""Name and tag of the image of Prometheus, which the real node has."""
 SCRAPE_SECONDS = 2
 BROKER = f"{NODE_IP}:{KAFKA_PORT}"
-"""Where pods, the operator's among them, find the Kafka broker."""
+"""Address of the Kafka broker for pods, the operator's among them."""
 CRD = "rlscalingpolicies.rlscaler.io"
 
 

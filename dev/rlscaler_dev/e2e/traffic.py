@@ -1,4 +1,4 @@
-"""Do requests go where the HTTPRoute's weights send them? Weights in force beside what the pools were sent."""
+"""Check of the HTTPRoute's weights: weights in force beside the requests of each pool."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from rlscaler_dev.demo.records import Float, Records, read_records
 
 SETTLE_SECONDS = 4.0
-"""How long a data plane may take to act on changed weights; such seconds are left out."""
+"""Time that a data plane has to act on changed weights; such seconds are left out."""
 FEWEST_REQUESTS = 50
 """Shares of fewer requests say little: 50 have a standard deviation of up to 7 points."""
 
@@ -48,24 +48,24 @@ def stretches(folder: Path) -> list[Stretch]:
     at, is_gpu = _answered(folder / "data" / "requests.csv")
     start = records.run.started_at
     at = at - start
-    found = []
+    stretches = []
     for begin, end, weight in _constant(records, start):
         rows = (at >= begin + SETTLE_SECONDS) & (at < end)
         gpu = int(np.sum(is_gpu[rows]))
-        found.append(Stretch(begin, end, weight, gpu, int(np.sum(rows)) - gpu))
-    return [stretch for stretch in found if stretch.gpu + stretch.cpu >= FEWEST_REQUESTS]
+        stretches.append(Stretch(begin, end, weight, gpu, int(np.sum(rows)) - gpu))
+    return [stretch for stretch in stretches if stretch.gpu + stretch.cpu >= FEWEST_REQUESTS]
 
 
-def summarise(found: list[Stretch]) -> dict[str, Any]:
+def summarise(stretches: list[Stretch]) -> dict[str, Any]:
     """`mean_error`: of the pools' share against the weights', 0-1, by request."""
-    requests = np.array([stretch.gpu + stretch.cpu for stretch in found], dtype=float)
-    errors = np.array([abs(stretch.gpu_share - stretch.gpu_weight) for stretch in found])
-    mean = float(np.sum(requests * errors) / np.sum(requests)) if len(found) else None
-    weights = [stretch.gpu_weight for stretch in found]
+    requests = np.array([stretch.gpu + stretch.cpu for stretch in stretches], dtype=float)
+    errors = np.array([abs(stretch.gpu_share - stretch.gpu_weight) for stretch in stretches])
+    mean = float(np.sum(requests * errors) / np.sum(requests)) if len(stretches) else None
+    weights = [stretch.gpu_weight for stretch in stretches]
     return {
         "mean_error": None if mean is None else round(mean, 4),
-        "gpu_weight_range": [round(min(weights), 3), round(max(weights), 3)] if found else None,
-        "stretches": [stretch.to_json() for stretch in found],
+        "gpu_weight_range": [round(min(weights), 3), round(max(weights), 3)] if stretches else None,
+        "stretches": [stretch.to_json() for stretch in stretches],
     }
 
 

@@ -146,7 +146,7 @@ def _options(ctx: click.Context) -> list[tuple[str, str]]:
 
 
 def _text(help: str) -> str:
-    """click's help text as Markdown: paragraphs, and what it may not rewrap as a block."""
+    """Return click's help text as Markdown: paragraphs, and preformatted ones as blocks."""
     paragraphs = inspect.cleandoc(help).split("\f")[0].strip().split("\n\n")
     return "\n\n".join(
         "```text\n" + part.removeprefix("\b\n") + "\n```" if part.startswith("\b\n") else plain(part)

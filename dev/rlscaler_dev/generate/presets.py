@@ -55,7 +55,7 @@ def _section(name: str, preset: Preset) -> str:
 
 
 def _all(metrics: Iterable[str]) -> str:
-    return " + ".join(" or ".join(code(name) for name in one.split(" or ")) for one in metrics)
+    return " + ".join(" or ".join(code(name) for name in metric.split(" or ")) for metric in metrics)
 
 
 def _histogram(histogram: Histogram | None) -> str:

@@ -33,18 +33,18 @@ def rules(name: str) -> str:
     return yaml.safe_dump({"groups": [{"name": f"rlscaler-{name}", "rules": listed}]}, sort_keys=False, width=120)
 
 
-def _rate(one: str) -> str:
-    return f"rate({one}{SPAN})"
+def _rate(counter: str) -> str:
+    return f"rate({counter}{SPAN})"
 
 
 def _rules(name: str) -> Iterator[tuple[str, str]]:
     selection, labels = Selection.of(name, (), Labels()), Labels()
     preset = selection.preset
     if preset.counts_arrivals:
-        arrived = selection.arrived(_rate, lambda one: f"delta({one}{SPAN}) / {WINDOW_SECONDS:g}")
+        arrived = selection.arrived(_rate, lambda gauge: f"delta({gauge}{SPAN}) / {WINDOW_SECONDS:g}")
         yield f"rlscaler:arrivals:rate{WINDOW}", arrived
     if preset.tokens is not None:
-        tokens = selection.sum(preset.tokens.metrics, lambda one: labels.once(_rate(one)))
+        tokens = selection.sum(preset.tokens.metrics, lambda counter: labels.once(_rate(counter)))
         yield f"rlscaler:tokens:rate{WINDOW}", tokens
     for what, gauges in (("running", preset.in_flight), ("waiting", preset.waiting)):
         if gauges:

@@ -77,7 +77,7 @@ def _convert(source: Schema, definitions: dict[str, Schema], path: str) -> Schem
 
 
 def default_text(schema: Schema) -> str:
-    """What is said about the default at the end of a description, since `kubectl explain` does not show it."""
+    """Return the sentence about the default at the end of a description: `kubectl explain` does not show defaults."""
     value = schema.get("default")
     return "" if value is None or isinstance(value, dict) else f" Default: {json.dumps(value)}."
 

@@ -29,7 +29,7 @@ NAMESPACE = "placement"
 
 @dataclass(frozen=True)
 class Plan:
-    """What is played."""
+    """Course of the test: Deployments that come and go."""
 
     test: str
     """test1: all come, then all go, again. test2: all come, then the oldest goes whenever a new one comes."""
@@ -43,7 +43,7 @@ class Plan:
 
 @dataclass
 class Course:
-    """What was seen of one contender."""
+    """Observations of one contender."""
 
     contender: str
     rows: list[dict[str, float]] = field(default_factory=list)
@@ -71,17 +71,17 @@ def deployment(name: str, contender: str, rng: random.Random) -> dict[str, Any]:
 
 
 class Testbed:
-    """Nodes on a cluster, and what is seen of the pods on them."""
+    """Nodes on a cluster, and observations of the pods on them."""
 
     def __init__(self, kube: KubeClient, count: int, seed: int) -> None:
         self.kube = kube
-        made = testbed.nodes(count, seed)
-        self.latency = {node["metadata"]["name"]: float(node["metadata"]["annotations"][LATENCY]) for node in made}
-        self.cores = {node["metadata"]["name"]: float(node["status"]["allocatable"]["cpu"]) for node in made}
+        nodes = testbed.nodes(count, seed)
+        self.latency = {node["metadata"]["name"]: float(node["metadata"]["annotations"][LATENCY]) for node in nodes}
+        self.cores = {node["metadata"]["name"]: float(node["status"]["allocatable"]["cpu"]) for node in nodes}
         kube.create(objects.namespace(NAMESPACE))
         # A run that was killed leaves its Deployments on the cluster.
         _clear(kube)
-        kube.apply_all(made)
+        kube.apply_all(nodes)
 
     def look(self, seconds: float) -> dict[str, float]:
         """Pods, nodes in use, pods on each of them, latency (ms), limits met and evenness, at this moment."""

@@ -17,7 +17,7 @@ PANELS = (
 )
 
 OF_PODS = ("pods_per_node", "latency_ms")
-"""What there is none of while there are no pods."""
+"""Panels without a value while there are no pods."""
 
 
 def draw(courses: Sequence[Course], path: Path, title: str) -> None:

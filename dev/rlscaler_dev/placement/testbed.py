@@ -73,7 +73,7 @@ def pod(
     **requests_of: str,
 ) -> Json:
     """A pod for these nodes; `requests_of` are further resources, by their names."""
-    asked = {"cpu": cpu, "memory": memory, **requests_of}
+    requests = {"cpu": cpu, "memory": memory, **requests_of}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -82,7 +82,7 @@ def pod(
             "schedulerName": scheduler,
             "nodeSelector": POOL,
             "automountServiceAccountToken": False,
-            "containers": [{"name": "c", "image": "played", "resources": {"requests": asked, "limits": asked}}],
+            "containers": [{"name": "c", "image": "played", "resources": {"requests": requests, "limits": requests}}],
         },
     }
 
@@ -158,8 +158,8 @@ class SecondScheduler(Process):
 
     def asked(self) -> dict[str, int]:
         """Pods by how the plugin asked the server about them, by the names of its metric's label `result`."""
-        found = re.findall(r'rlscaler_plugin_pods_total\{result="(\w+)"\} (\S+)', self.metrics())
-        return {result: int(float(value)) for result, value in found}
+        counts = re.findall(r'rlscaler_plugin_pods_total\{result="(\w+)"\} (\S+)', self.metrics())
+        return {result: int(float(value)) for result, value in counts}
 
 
 @contextmanager

@@ -30,7 +30,6 @@ def test_title_legend_and_panels_are_whole_and_apart(
     tmp_path: Path, patterns: list[str], contenders: list[str]
 ) -> None:
     plays = played(tmp_path, patterns, contenders)
-    assert compare(plays, tmp_path) == tmp_path / "comparison.png"
     figure = Figure((1.5 + 4 * len(patterns), 9))
     draw_comparison(figure, plays, tmp_path)
     figure.draw_without_rendering()
@@ -48,8 +47,10 @@ def test_title_legend_and_panels_are_whole_and_apart(
         assert not one.overlaps(other)
 
 
-def test_without_runs_there_is_no_picture(tmp_path: Path) -> None:
+def test_the_picture_is_written_where_there_are_runs(tmp_path: Path) -> None:
     assert compare([], tmp_path) is None
+    assert compare(played(tmp_path, *SMALLEST), tmp_path) == tmp_path / "comparison.png"
+    assert (tmp_path / "comparison.png").stat().st_size > 20_000
 
 
 def test_each_kind_of_part_has_a_table_and_what_is_not_known_is_a_dash() -> None:

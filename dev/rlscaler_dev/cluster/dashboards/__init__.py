@@ -1,1 +1,1 @@
-"""Grafana dashboards without Grafana: does each panel have data, and what does it look like?"""
+"""Grafana dashboards without Grafana: whether each panel has data, and a picture of it."""

@@ -1,4 +1,4 @@
-"""Asking a live Prometheus what a dashboard would show."""
+"""Queries of a dashboard, answered by a live Prometheus."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Shown:
-    """A panel and what its queries were answered, one list of series for each."""
+    """A panel and the answers to its queries, one list of series for each."""
 
     panel: Panel
     answers: list[list[Series]]
@@ -50,14 +50,14 @@ class Shown:
     @property
     def empty(self) -> bool:
         """No query has a number to show."""
-        return not any(one.has_data for series in self.answers for one in series)
+        return not any(line.has_data for series in self.answers for line in series)
 
 
 class Source:
     """One Prometheus, over the last seconds."""
 
     def __init__(self, url: str, last_seconds: float, rate_seconds: float) -> None:
-        """`rate_seconds` is what Grafana would put in for `$__rate_interval`: four scrapes."""
+        """`rate_seconds` replaces `$__rate_interval`: four scrapes, as in Grafana."""
         self._url, self._last_seconds, self._rate = url.rstrip("/"), last_seconds, f"{rate_seconds:g}s"
         self._session = requests.Session()
         self._session.trust_env = False
@@ -76,8 +76,8 @@ class Source:
             if variable.every:
                 values[variable.name] = ".+"
                 continue
-            found = self.instant(f"group by ({variable.label}) ({expand(variable.selector, values)})")
-            names = sorted(one.labels.get(variable.label, "") for one in found)
+            groups = self.instant(f"group by ({variable.label}) ({expand(variable.selector, values)})")
+            names = sorted(group.labels.get(variable.label, "") for group in groups)
             if not names:
                 raise DevClusterError(
                     f"Prometheus has no values for the variable {variable.name} ({variable.selector}): "
@@ -94,35 +94,35 @@ class Source:
 
     def marks(self, dashboard: Dashboard, values: Values) -> list[float]:
         """Unix seconds at which an annotation's query began to give something. Raises DevClusterError."""
-        series = [one for target in dashboard.marks for one in self._answer(target, values)]
+        series = [answer for target in dashboard.marks for answer in self._answer(target, values)]
         gap = 1.5 * self._step
         return sorted(
             time
-            for one in series
-            for before, time in zip([-math.inf, *one.times], one.times, strict=False)
+            for answer in series
+            for before, time in zip([-math.inf, *answer.times], answer.times, strict=False)
             if time - before > gap
         )
 
     def _answer(self, target: Target, values: Values) -> list[Series]:
         query = expand(target.expr, values)
         series = self.instant(query) if target.instant else self.series(query)
-        return [Series(target.name(one.labels), one.labels, one.times, one.values) for one in series]
+        return [Series(target.name(answer.labels), answer.labels, answer.times, answer.values) for answer in series]
 
     def instant(self, query: str) -> list[Series]:
         """The newest values. Raises DevClusterError where Prometheus refuses the query."""
         return [
-            Series("", one["metric"], [float(one["value"][0])], [float(one["value"][1])])
-            for one in self._ask("query", query=query)
+            Series("", row["metric"], [float(row["value"][0])], [float(row["value"][1])])
+            for row in self._ask("query", query=query)
         ]
 
     def series(self, query: str) -> list[Series]:
         """The values of the last `last_seconds`. Raises DevClusterError where Prometheus refuses the query."""
         end = time.time()
         start = end - self._last_seconds
-        found = self._ask("query_range", query=query, start=start, end=end, step=self._step)
+        rows = self._ask("query_range", query=query, start=start, end=end, step=self._step)
         return [
-            Series("", one["metric"], [float(t) for t, _ in one["values"]], [float(v) for _, v in one["values"]])
-            for one in found
+            Series("", row["metric"], [float(t) for t, _ in row["values"]], [float(v) for _, v in row["values"]])
+            for row in rows
         ]
 
     def _ask(self, what: str, **parameters: str | float) -> list[dict]:  # type: ignore[type-arg]

@@ -44,20 +44,20 @@ def dashboard() -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @_source_options
 def check(files: tuple[Path, ...], **source: Any) -> None:
-    """Say of every panel of FILES whether Prometheus has data for it; exit 1 where one is empty."""
+    """Check that Prometheus has data for every panel of FILES; exit 1 where one is empty."""
     from rlscaler_dev.cluster.dashboards.model import load
 
     empty = 0
     for path in files:
         content = load(path)
-        asked, values = _resolve(content, **source)
+        prometheus, values = _resolve(content, **source)
         click.echo(f"{content.title} ({path})")
-        for shown in asked.show(content, values):
+        for shown in prometheus.show(content, values):
             empty += shown.empty
-            said = "EMPTY" if shown.empty else f"{sum(map(len, shown.answers))} series"
+            state = "EMPTY" if shown.empty else f"{sum(map(len, shown.answers))} series"
             if shown.unanswered and not shown.empty:
-                said += f", none for: {'; '.join(target.expr for target in shown.unanswered)}"
-            click.echo(f"  {shown.panel.title:28} {said}")
+                state += f", none for: {'; '.join(target.expr for target in shown.unanswered)}"
+            click.echo(f"  {shown.panel.title:28} {state}")
     if empty:
         click.echo(f"{empty} panels are empty", err=True)
         sys.exit(1)
@@ -73,9 +73,9 @@ def draw(file: Path, out: Path, **source: Any) -> None:
     from rlscaler_dev.cluster.dashboards.model import load
 
     content = load(file)
-    asked, values = _resolve(content, **source)
+    prometheus, values = _resolve(content, **source)
     chosen = {variable.name: values[variable.name] for variable in content.variables}
-    draw_panels(content, list(asked.show(content, values)), chosen, out, asked.marks(content, values))
+    draw_panels(content, list(prometheus.show(content, values)), chosen, out, prometheus.marks(content, values))
     click.echo(out)
 
 
@@ -84,7 +84,7 @@ def _resolve(
 ) -> tuple[Source, dict[str, str]]:
     from rlscaler_dev.cluster.dashboards.ask import Source
 
-    pairs = [one.partition("=") for one in given]
+    pairs = [pair.partition("=") for pair in given]
     if wrong := [name for name, equals, _ in pairs if not equals]:
         raise click.UsageError(f"--var {wrong[0]}: write NAME=VALUE")
     source = Source(prometheus_url, 60 * minutes, 4 * scrape_interval)

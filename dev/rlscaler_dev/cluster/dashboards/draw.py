@@ -42,10 +42,10 @@ def draw(
     """Write a PNG; `chosen` are the values of the variables, for the heading, and `marks` the times of annotations."""
     rows = max(panel.box[1] + panel.box[3] for panel in dashboard.panels) + 2
     with picture(path, (24 * COLUMN_INCHES, rows * CELL_INCHES), 100, STYLE) as figure:
-        said = "   ".join(f"{name}: {'all' if value == '.+' else value}" for name, value in chosen.items())
+        choice = "   ".join(f"{name}: {'all' if value == '.+' else value}" for name, value in chosen.items())
         figure.text(MARGIN, 1 - 0.8 / rows, dashboard.title, fontsize=16, fontweight="bold", va="center")
-        figure.text(1 - MARGIN, 1 - 0.8 / rows, said, fontsize=10, color=MUTED, ha="right", va="center")
-        answers = {id(one.panel): one for one in shown}
+        figure.text(1 - MARGIN, 1 - 0.8 / rows, choice, fontsize=10, color=MUTED, ha="right", va="center")
+        answers = {id(panel.panel): panel for panel in shown}
         span = _span(shown)
         for panel in dashboard.panels:
             if panel.kind == ROW:
@@ -85,8 +85,8 @@ def _span(shown: Sequence[Shown]) -> tuple[float, float]:
     """The earliest and the latest time of anything that has a value other than 0: all panels show the same time."""
     moving = [
         time
-        for one in shown
-        for answer in one.answers
+        for panel in shown
+        for answer in panel.answers
         for series in answer
         for time, value in zip(series.times, series.values, strict=True)
         if math.isfinite(value) and value != 0
@@ -95,19 +95,19 @@ def _span(shown: Sequence[Shown]) -> tuple[float, float]:
 
 
 def _lines(axes: Axes, shown: Shown) -> None:
-    panel, series = shown.panel, [one for answer in shown.answers for one in answer if one.has_data]
+    panel, series = shown.panel, [line for answer in shown.answers for line in answer if line.has_data]
     if panel.stacked:
         _stack(axes, series)
     else:
-        for i, one in enumerate(series):
+        for i, line in enumerate(series):
             # A line of one point would not be seen.
-            marker = "o" if len(one.values) < 3 else None
-            limit = bool(panel.limits and re.fullmatch(panel.limits, one.name))
+            marker = "o" if len(line.values) < 3 else None
+            limit = bool(panel.limits and re.fullmatch(panel.limits, line.name))
             colour, style = (RED, "--") if limit else (COLOURS[i % len(COLOURS)], "-")
-            axes.plot(one.times, one.values, color=colour, ls=style, lw=1.4, label=one.name, marker=marker)
+            axes.plot(line.times, line.values, color=colour, ls=style, lw=1.4, label=line.name, marker=marker)
     axes.set_ylim(bottom=panel.lowest, top=panel.highest)
     axes.yaxis.set_major_formatter(lambda value, _: written(value, panel.unit))
-    longest = max((len(one.name) for one in series), default=0)
+    longest = max((len(line.name) for line in series), default=0)
     columns = min(max(int(panel.box[2] * LETTERS_PER_COLUMN / (longest + 6)), 1), 5)
     axes.legend(
         *(part[:MOST_IN_LEGEND] for part in axes.get_legend_handles_labels()),
@@ -116,31 +116,31 @@ def _lines(axes: Axes, shown: Shown) -> None:
 
 
 def _stack(axes: Axes, series: Sequence[Series]) -> None:
-    times = sorted({time for one in series for time in one.times})
+    times = sorted({time for line in series for time in line.times})
     heights = []
-    for one in series:
-        known = dict(zip(one.times, one.values, strict=True))
+    for line in series:
+        known = dict(zip(line.times, line.values, strict=True))
         heights.append([value if math.isfinite(value := known.get(time, 0.0)) else 0.0 for time in times])
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(series))]
-    axes.stackplot(times, heights, labels=[one.name for one in series], colors=colours, alpha=0.8)
+    axes.stackplot(times, heights, labels=[line.name for line in series], colors=colours, alpha=0.8)
 
 
 def _states(axes: Axes, shown: Shown) -> None:
-    series = [one for answer in shown.answers for one in answer]
-    for i, one in enumerate(series):
-        step = min((b - a for a, b in zip(one.times, one.times[1:], strict=False)), default=1.0)
-        bars = [(time, step) for time, value in zip(one.times, one.values, strict=True) if value == 1]
+    series = [line for answer in shown.answers for line in answer]
+    for i, line in enumerate(series):
+        step = min((b - a for a, b in zip(line.times, line.times[1:], strict=False)), default=1.0)
+        bars = [(time, step) for time, value in zip(line.times, line.values, strict=True) if value == 1]
         axes.broken_barh(bars, (i - 0.35, 0.7), color=COLOURS[0])
-    axes.set_yticks(range(len(series)), [one.name for one in series])
+    axes.set_yticks(range(len(series)), [line.name for line in series])
     axes.set_ylim(len(series) - 0.5, -0.5)
-    position, room = axes.get_position(), 0.0032 * max(len(one.name) for one in series)
+    position, room = axes.get_position(), 0.0032 * max(len(line.name) for line in series)
     axes.set_position((position.x0 + room, position.y0, position.width - room, position.height))
 
 
 def _stat(frame: Axes, shown: Shown) -> None:
-    one = next(one for answer in shown.answers for one in answer if one.has_data)
-    value = one.values[-1]
-    text = one.name or shown.panel.texts.get(f"{value:g}") or written(value, shown.panel.unit)
+    line = next(line for answer in shown.answers for line in answer if line.has_data)
+    value = line.values[-1]
+    text = line.name or shown.panel.texts.get(f"{value:g}") or written(value, shown.panel.unit)
     colour = STAT_COLOURS.get(shown.panel.colour(value), COLOURS[0])
     frame.text(0.5, 0.42, text, ha="center", va="center", fontsize=20, color=colour, transform=frame.transAxes)
 
@@ -148,7 +148,7 @@ def _stat(frame: Axes, shown: Shown) -> None:
 def _table(frame: Axes, shown: Shown) -> None:
     from matplotlib.transforms import Bbox
 
-    rows = [one.labels for answer in shown.answers for one in answer]
+    rows = [line.labels for answer in shown.answers for line in answer]
     names = shown.panel.columns
     cells = [[_short(row.get(name, "")) for name in names] for row in rows]
     height = min(0.8, (len(rows) + 1) / shown.panel.box[3])

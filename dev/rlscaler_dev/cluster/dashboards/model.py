@@ -28,8 +28,8 @@ class Target:
     """The newest value only."""
 
     def name(self, labels: Mapping[str, str]) -> str:
-        """What the legend calls a series."""
-        return re.sub(r"{{\s*(\w+)\s*}}", lambda found: labels.get(found[1], ""), self.legend).strip()
+        """Return the name of a series in the legend."""
+        return re.sub(r"{{\s*(\w+)\s*}}", lambda match: labels.get(match[1], ""), self.legend).strip()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Dashboard:
-    """What one file says."""
+    """The dashboard of one file."""
 
     title: str
     variables: tuple[Variable, ...]
@@ -87,10 +87,16 @@ def load(path: Path) -> Dashboard:
     """Raises DevClusterError where the file is no dashboard that can be read here."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        variables = tuple(_variable(one) for one in content["templating"]["list"] if one["type"] == "query")
+        variables = tuple(
+            _variable(variable) for variable in content["templating"]["list"] if variable["type"] == "query"
+        )
         annotations = content.get("annotations", {}).get("list", ())
-        marks = tuple(Target(one["expr"], one["titleFormat"], False) for one in annotations if one.get("expr"))
-        return Dashboard(content["title"], variables, tuple(_panel(one) for one in content["panels"]), marks)
+        marks = tuple(
+            Target(annotation["expr"], annotation["titleFormat"], False)
+            for annotation in annotations
+            if annotation.get("expr")
+        )
+        return Dashboard(content["title"], variables, tuple(_panel(panel) for panel in content["panels"]), marks)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DevClusterError(f"{path}: not a dashboard: {error!r}; export it from Grafana as JSON") from error
 
@@ -98,8 +104,8 @@ def load(path: Path) -> Dashboard:
 def expand(text: str, values: Mapping[str, str]) -> str:
     """The text with its variables replaced. Raises DevClusterError where one has no value."""
 
-    def value(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
         if name not in values:
             raise DevClusterError(f"the variable {name} has no value: give one with --var {name}=VALUE")
         return values[name]
@@ -109,24 +115,28 @@ def expand(text: str, values: Mapping[str, str]) -> str:
 
 def _variable(content: dict[str, Any]) -> Variable:
     query = content["query"]["query"]
-    found = _LABEL_VALUES.fullmatch(query)
-    if found is None:
+    match = _LABEL_VALUES.fullmatch(query)
+    if match is None:
         raise ValueError(f"variable {content['name']}: {query!r} is not label_values(SELECTOR, LABEL)")
-    return Variable(content["name"], found["selector"], found["label"], content.get("includeAll", False))
+    return Variable(content["name"], match["selector"], match["label"], content.get("includeAll", False))
 
 
 def _panel(content: dict[str, Any]) -> Panel:
     grid = content["gridPos"]
     defaults = content.get("fieldConfig", {}).get("defaults", {})
     custom = defaults.get("custom", {})
-    organized = [one["options"] for one in content.get("transformations", ()) if one["id"] == "organize"]
+    organized = [
+        transformation["options"]
+        for transformation in content.get("transformations", ())
+        if transformation["id"] == "organize"
+    ]
     steps = defaults.get("thresholds", {}).get("steps", ())
     broken = [
-        one["matcher"]["options"]
-        for one in content.get("fieldConfig", {}).get("overrides", ())
-        if any(property_["id"] == "custom.lineStyle" for property_ in one["properties"])
+        override["matcher"]["options"]
+        for override in content.get("fieldConfig", {}).get("overrides", ())
+        if any(property_["id"] == "custom.lineStyle" for property_ in override["properties"])
     ]
-    order = {name: at for one in organized for name, at in one["indexByName"].items()}
+    order = {name: at for options in organized for name, at in options["indexByName"].items()}
     return Panel(
         content["title"],
         content["type"],
@@ -139,7 +149,7 @@ def _panel(content: dict[str, Any]) -> Panel:
         tuple(
             Target(t["expr"], t.get("legendFormat", ""), t.get("instant", False)) for t in content.get("targets", ())
         ),
-        tuple((-math.inf if one["value"] is None else float(one["value"]), one["color"]) for one in steps),
+        tuple((-math.inf if step["value"] is None else float(step["value"]), step["color"]) for step in steps),
         {
             value: shown["text"]
             for mapping in defaults.get("mappings", ())

@@ -1,4 +1,4 @@
-"""What the images stand on here: Debian's Python, from the mirror that apt uses.
+"""Base of the images on this machine: Debian's Python, from the mirror that apt uses.
 
 Elsewhere that is the official Python image (image/Dockerfile); this one serves machines without a registry. It has the
 packages of Debian's release without later security updates: good for tests, not for production.

@@ -15,7 +15,7 @@ ELSEWHERE = "with Docker: `docker build -f image/Dockerfile --target operator -t
 
 
 def check() -> None:
-    """Raises BuildError that says what is missing, all of it, before anything is begun."""
+    """Raises BuildError that lists every missing program, before anything is begun."""
     reasons = []
     if not supported():
         reasons.append("it needs Linux")
@@ -28,7 +28,7 @@ def check() -> None:
 
 
 class Buildah:
-    """Commands of buildah and what goes with it; one log has all their output.
+    """Commands of buildah and its companions; one log has all their output.
 
     Raises BuildError with the end of the log when one fails.
     """

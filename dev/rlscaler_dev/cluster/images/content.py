@@ -1,4 +1,4 @@
-"""What is in an image: reads the archive that buildah (and `docker save`) writes."""
+"""Files and configuration of an image, from the archive that buildah (and `docker save`) writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from rlscaler_dev.exceptions import BuildError
 
 WHITEOUT = ".wh."
-"""Marks, in front of a name, what a layer removes of those below."""
+"""Prefix of a name that a layer removes from the layers below."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Content:
 
     def by_package(self, below: int) -> dict[str, int]:
         """Bytes of each top folder of /app/lib and of /app/rlscaler, the largest first."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for files in self.sizes[below:]:
             for path, size in files.items():
                 parts = PurePosixPath(path).parts
                 if parts[:1] == ("app",) and len(parts) > 2:
                     name = parts[2].split("-")[0] if parts[1] == "lib" else "rlscaler"
-                    found[name] = found.get(name, 0) + size
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+                    sizes[name] = sizes.get(name, 0) + size
+        return dict(sorted(sizes.items(), key=lambda item: -item[1]))
 
 
 def read(archive: Path, wanted: Callable[[str], bool] = lambda _: False) -> Content:

@@ -35,7 +35,7 @@ def archive(name: str) -> Path:
 def build(reporter: Reporter | None = None, source: Path | None = None) -> dict[str, Path]:
     """Build all images from the checkout `source` (default: the working directory); image -> archive.
 
-    What has not changed is not built again. Raises BuildError that names what is missing or where the log is.
+    An unchanged image is not built again. Raises BuildError that names a missing program, or the log.
     """
     source, reporter = source or Path(), reporter or Reporter()
     if not (source / DOCKERFILE).is_file():
@@ -49,7 +49,7 @@ def build(reporter: Reporter | None = None, source: Path | None = None) -> dict[
 
 
 def sizes(name: str) -> dict[str, Any]:
-    """What the last build measured, in bytes; empty before the first."""
+    """Return the sizes that the last build measured, in bytes; empty before the first."""
     try:
         return dict(json.loads(_sizes_file(name).read_text(encoding="utf-8")))
     except (OSError, ValueError):
@@ -88,17 +88,17 @@ def _write(buildah: Buildah, name: str, image_id: str) -> None:
     part = file.with_suffix(".part")
     part.unlink(missing_ok=True)
     buildah("push", full_name, f"docker-archive:{part}:{full_name}")
-    found = content.read(part, sbom.wanted)
+    image = content.read(part, sbom.wanted)
     _sizes_file(name).unlink(missing_ok=True)
     part.replace(file)
-    file.with_suffix(".cdx.json").write_text(sbom.render(name, version("rlscaler"), found) + "\n", encoding="utf-8")
+    file.with_suffix(".cdx.json").write_text(sbom.render(name, version("rlscaler"), image) + "\n", encoding="utf-8")
     below = len(json.loads(buildah("inspect", "--type", "image", base.RUNTIME))["OCIv1"]["rootfs"]["diff_ids"])
     measured = {
         "image": image_id,
-        "over_base": found.over(below),
-        "total": found.over(0),
-        "layers": [sum(files.values()) for files in found.sizes],
-        "packages": found.by_package(below),
+        "over_base": image.over(below),
+        "total": image.over(0),
+        "layers": [sum(files.values()) for files in image.sizes],
+        "packages": image.by_package(below),
     }
     _sizes_file(name).write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
 
@@ -108,7 +108,7 @@ LARGEST = 8
 
 
 def table(measured: dict[str, dict[str, Any]]) -> str:
-    """Three lines an image: what it adds to its base, what that is, the archive; MB of 10^6 uncompressed bytes."""
+    """Three lines an image: the size over its base, its base, its archive; MB of 10^6 uncompressed bytes."""
     lines = []
     for name, sizes in measured.items():
         packages = list(sizes["packages"].items())

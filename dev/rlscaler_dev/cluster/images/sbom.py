@@ -20,7 +20,7 @@ NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://rlscaler.io/images")
 
 
 def wanted(path: str) -> bool:
-    """Does this file of an image name what is installed?"""
+    """Return whether this file of an image lists installed packages."""
     parts = PurePosixPath(path).parts
     return path == DPKG or (len(parts) > 1 and parts[-1] == "METADATA" and parts[-2].endswith(".dist-info"))
 
@@ -37,7 +37,7 @@ def render(name: str, version: str, content: Content) -> str:
 
 
 def components(content: Content) -> Iterator[Component]:
-    """What is installed, in the order in which it was found."""
+    """Installed packages, in the order in which they were found."""
     for path, text in content.texts.items():
         if path == DPKG:
             yield from map(_debian, _installed(text))
@@ -50,15 +50,17 @@ def _python(metadata: str) -> Component:
     name, version = str(fields["Name"]), str(fields["Version"])
     purl = PackageURL("pypi", name=name.lower().replace("_", "-"), version=version)
     component = Component(name=name, version=version, purl=purl, bom_ref=str(purl), description=fields["Summary"])
-    if said := _license(str(fields["License-Expression"] or fields["License"] or ""), fields.get_all("Classifier", [])):
-        component.licenses.add(LicenseFactory().make_from_string(said))
+    if license := _license(
+        str(fields["License-Expression"] or fields["License"] or ""), fields.get_all("Classifier", [])
+    ):
+        component.licenses.add(LicenseFactory().make_from_string(license))
     return component
 
 
-def _license(said: str, classifiers: list[str]) -> str:
-    """An expression, a short name, or what the classifiers call it: many put the whole text into the field."""
-    if said.strip() and "\n" not in said and len(said) < 60:
-        return said.strip()
+def _license(declared: str, classifiers: list[str]) -> str:
+    """An expression, a short name, or the name in the classifiers: many put the whole text into the field."""
+    if declared.strip() and "\n" not in declared and len(declared) < 60:
+        return declared.strip()
     named = [line.rsplit(" :: ", 1)[1] for line in classifiers if line.startswith("License :: ")]
     return named[0] if named else ""
 

@@ -24,7 +24,7 @@ KAFKA = "kafka"
 """Name of the component."""
 
 FORWARDER = "kafka-forwarder"
-"""What carries the host's ports of the broker to it, where it runs beside a real node."""
+"""Name of the forwarder from the host's ports to a broker that runs beside a real node."""
 
 START_SECONDS = 120.0
 FORMAT_SECONDS = 60.0

@@ -22,7 +22,7 @@ FETCH_SECONDS = 600.0
 """Longest time for one run of Maven: 44 MB, which took 22 to 40 s here."""
 
 SHOWN_LINES = 8
-"""Lines of Maven's complaint in a message: the first ones say what was wrong."""
+"""Lines of Maven's complaint in a message: the first ones have the cause."""
 
 MAIN_JAR = "kafka_2.13-*.jar"
 AGENT_JAR = "jmx_prometheus_javaagent-*.jar"
@@ -51,7 +51,7 @@ def java() -> str:
     """The path of a Java that is new enough: of $JAVA_HOME, else on PATH. Raises ToolchainError with the remedy."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "java")] if home else []
-    candidates += [found] if (found := shutil.which("java")) else []
+    candidates += [command] if (command := shutil.which("java")) else []
     seen = []
     for candidate in candidates:
         version = _java_version(candidate)
@@ -69,8 +69,8 @@ def _java_version(command: str) -> int | None:
         done = subprocess.run([command, "-version"], capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return None
-    found = _VERSION.search(done.stderr + done.stdout)
-    return int(found[1]) if found else None
+    version = _VERSION.search(done.stderr + done.stdout)
+    return int(version[1]) if version else None
 
 
 def cached() -> Jars | None:
@@ -80,7 +80,7 @@ def cached() -> Jars | None:
 
 
 def provide(reporter: Reporter) -> Jars:
-    """The jars, from our cache or fetched now. Raises ToolchainError that says what to install or to do."""
+    """The jars, from our cache or fetched now. Raises ToolchainError with a remedy."""
     with paths.hold("kafka-jars", reporter.say, "another process that fetches Kafka"):
         if (there := cached()) is not None:
             return there
@@ -117,10 +117,10 @@ def _fetch(maven: str) -> Jars:
             stdin=subprocess.DEVNULL,
         )
         if done.returncode or not Jars(target).complete:
-            said = "\n".join((done.stdout + done.stderr).strip().splitlines()[:SHOWN_LINES])
+            complaint = "\n".join((done.stdout + done.stderr).strip().splitlines()[:SHOWN_LINES])
             raise ToolchainError(
                 "Maven could not fetch Kafka; check the network and the mirror in your settings (~/.m2/settings.xml), "
-                f"then run the command again. It said:\n{said}"
+                f"then run the command again. It said:\n{complaint}"
             )
         shutil.rmtree(folder, ignore_errors=True)
         target.replace(folder)

@@ -33,14 +33,14 @@ def create(cluster: str) -> None:
     """Make it, on the CPUs that the caller may use: `taskset` holds for the pods too."""
     cpus = ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
     for hierarchy in _hierarchies():
-        made = hierarchy / name(cluster)
-        made.mkdir(exist_ok=True)
+        cgroup = hierarchy / name(cluster)
+        cgroup.mkdir(exist_ok=True)
         if hierarchy == MOUNT:
             (hierarchy / "cgroup.subtree_control").write_text("+cpuset")
-        if (made / "cpuset.cpus").exists():
+        if (cgroup / "cpuset.cpus").exists():
             if (hierarchy / "cpuset.mems").exists():
-                (made / "cpuset.mems").write_text((hierarchy / "cpuset.mems").read_text())
-            (made / "cpuset.cpus").write_text(cpus)
+                (cgroup / "cpuset.mems").write_text((hierarchy / "cpuset.mems").read_text())
+            (cgroup / "cpuset.cpus").write_text(cpus)
 
 
 def remaining(cluster: str) -> list[Path]:
@@ -77,7 +77,7 @@ UNLIMITED_BYTES = 2**62
 
 
 class Amounts(NamedTuple):
-    """What a container may use."""
+    """Limits and memory of a container."""
 
     weight: int
     """Its part of the CPU time where containers compete, which its request sets: `cpu.weight`, or `cpu.shares` of
@@ -100,7 +100,7 @@ class ContainerCgroup:
     @classmethod
     def of(cls, cluster: str, container: str) -> ContainerCgroup:
         """Find those of a container by its identity, without `containerd://`. Raises DevClusterError."""
-        folders = [found for top in remaining(cluster) for found in top.glob(f"**/{container}")]
+        folders = [folder for top in remaining(cluster) for folder in top.glob(f"**/{container}")]
         names = [name for group in FILES.values() for name in group]
         there = {name: folder / name for folder in folders for name in names if (folder / name).exists()}
         if not {"cpu.max", "memory.max"} <= set(there) and not {"cpu.shares", "memory.limit_in_bytes"} <= set(there):

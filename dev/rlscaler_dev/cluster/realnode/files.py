@@ -35,7 +35,7 @@ class NodeFiles:
 
     @property
     def var_upper(self) -> Path:
-        """What is written to the namespace's /var."""
+        """Directory that the namespace sees as /var."""
         return self.directory / "var"
 
     @property
@@ -70,7 +70,7 @@ class NodeFiles:
 
     @property
     def resolv_conf(self) -> Path:
-        """What pods inherit; it keeps the host's search domains out."""
+        """The resolv.conf that pods inherit; it keeps the host's search domains out."""
         return self.directory / "resolv.conf"
 
     @property

@@ -61,7 +61,7 @@ async def carry(client: asyncio.StreamReader, answer: asyncio.StreamWriter, port
 
 
 def carrier(port: int) -> Handler:
-    """What is done with a connection that is meant for `port`."""
+    """Return the handler of a connection to `port`."""
     return lambda client, answer: carry(client, answer, port)
 
 

@@ -117,11 +117,11 @@ def _descriptor(blob: bytes, kind: str) -> dict[str, Any]:
 
 
 def load(prefix: Sequence[str], archives: Sequence[Path]) -> list[str]:
-    """Import archives (OCI or Docker) into the node behind `prefix`; what containerd says of each.
+    """Import archives (OCI or Docker) into the node behind `prefix`; return containerd's message for each.
 
     Raises DevClusterError that names the file.
     """
-    said = []
+    messages = []
     for path in archives:
         if not path.is_file():
             raise DevClusterError(f"no image archive at {path}: `make images` writes those of this project")
@@ -135,5 +135,5 @@ def load(prefix: Sequence[str], archives: Sequence[Path]) -> list[str]:
             )
         if done.returncode:
             raise DevClusterError(f"{path} cannot be imported as an OCI or Docker archive: {done.stderr.strip()}")
-        said += done.stdout.splitlines()
-    return said
+        messages += done.stdout.splitlines()
+    return messages

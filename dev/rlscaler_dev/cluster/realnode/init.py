@@ -34,7 +34,7 @@ FORWARDING = (
         "Services reach pods of the same node only through br_netfilter: `modprobe br_netfilter` on the host",
     ),
 )
-"""Settings of the namespace alone, and what is wrong where one is missing."""
+"""Settings of the namespace alone, and the failure where one is missing."""
 
 
 def run(*command: str) -> None:

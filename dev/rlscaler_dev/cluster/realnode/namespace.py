@@ -21,7 +21,7 @@ _MODULE = "rlscaler_dev.cluster.realnode"
 
 
 def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[str]:
-    """Start it and the forwarder of host ports to inner ports; what to put before a command to run it inside.
+    """Start it and the forwarder of host ports to inner ports; return the prefix of a command that runs inside.
 
     Raises StartError with the end of the log when a mount, interface or sysctl is refused.
     """
@@ -41,7 +41,7 @@ def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[s
 
 
 def forward(cluster: ClusterState, name: str, forwards: Mapping[int, int]) -> None:
-    """Start and write down what carries ports of the host to inner ones. Raises NotRunningError."""
+    """Start and record the forwarder of the host's ports to inner ones. Raises NotRunningError."""
     record = cluster.process(NAMESPACE)
     if record is None:
         raise NotRunningError(f"cluster {cluster.name} has no real node: nothing is to be forwarded to it")
@@ -69,7 +69,7 @@ def _first_process(record: ProcessRecord) -> int:
 
 
 def prefix(cluster: ClusterState) -> list[str]:
-    """What to put before a command to run it inside; empty where there is no namespace.
+    """Return the prefix of a command that runs inside; empty where there is no namespace.
 
     Raises NotRunningError when the namespace has ended.
     """

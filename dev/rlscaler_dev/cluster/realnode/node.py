@@ -53,9 +53,9 @@ def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: 
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
     wait_until(answers, "containerd's readiness", CONTAINERD_TIMEOUT_SECONDS)
-    said = images.load(prefix, archives)
+    messages = images.load(prefix, archives)
     shutil.rmtree(files.images_dir)
-    return said
+    return messages
 
 
 def join(cluster: ClusterState, layout: Layout) -> None:
@@ -66,7 +66,7 @@ def join(cluster: ClusterState, layout: Layout) -> None:
 
 
 def add_gpus(client: KubeClient, count: int) -> None:
-    """Give the registered node GPUs that only the scheduler knows of."""
+    """Add GPUs to the registered node, of which only the scheduler knows."""
     resources = {GPU_RESOURCE: str(count)}
     client.request(
         "PATCH",
@@ -107,5 +107,5 @@ def _gateway_manifests() -> list[dict[str, Any]]:
 
 def gateway_accepted(client: KubeClient) -> bool:
     """Whether Traefik has taken up the class, which it does once it watches Gateways and routes."""
-    found = client.get(f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}")
-    return has_condition(found, "Accepted")
+    gateway_class = client.get(f"/apis/gateway.networking.k8s.io/v1/gatewayclasses/{GATEWAY_CLASS}")
+    return has_condition(gateway_class, "Accepted")

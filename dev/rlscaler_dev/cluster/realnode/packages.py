@@ -1,4 +1,4 @@
-"""What the real node and the building of images need from the distribution: the one list of it."""
+"""Packages of the distribution that the real node and the building of images need: the one list of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
 
 @dataclass(frozen=True)
 class Package:
-    """A Debian package and what it is there for."""
+    """A Debian package and the program that needs it."""
 
     name: str
     commands: tuple[str, ...]
@@ -80,7 +80,7 @@ def missing(purpose: str | None = None) -> list[Package]:
 
 
 def require_node() -> None:
-    """Raises DevClusterError where the real node cannot run, with all reasons and what to do."""
+    """Raises DevClusterError where the real node cannot run, with all reasons and a remedy."""
     reasons = []
     if not supported():
         reasons.append("it needs Linux")

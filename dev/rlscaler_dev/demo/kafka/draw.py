@@ -20,15 +20,15 @@ HEIGHT = 9.2
 SMOOTHING_SECONDS = 5
 
 
-def draw(played: list[Played], found: list[Figures], path: Path) -> None:
+def draw(played: list[Played], figures: list[Figures], path: Path) -> None:
     """Draw one column for each contender into a PNG; the rows share their scales."""
     width = INCHES_EACH * len(played) + LEFT_INCHES + RIGHT_INCHES
     with picture(path, (width, HEIGHT), 120, STYLE) as figure:
         grid = figure.subplots(
             4, len(played), squeeze=False, sharex=True, sharey="row", gridspec_kw={"height_ratios": [2, 2.4, 2.2, 1.4]}
         )
-        for column, (one, figures) in enumerate(zip(played, found, strict=True)):
-            _messages(grid[0, column], one, figures)
+        for column, (one, result) in enumerate(zip(played, figures, strict=True)):
+            _messages(grid[0, column], one, result)
             _lag(grid[1, column], one)
             _consumers(grid[2, column], one)
             _rebalances(grid[3, column], one)
@@ -38,7 +38,7 @@ def draw(played: list[Played], found: list[Figures], path: Path) -> None:
             grid[row, -1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.4)
         for axes in grid[3]:
             axes.set_xlabel("time since the load began (s)")
-        grid[0, 0].set_xlim(0, max(one.seconds[-1] for one in played))
+        grid[0, 0].set_xlim(0, max(contender.seconds[-1] for contender in played))
         text = f"Consumers of {PARTITIONS} partitions, {played[0].protocol}"
         figure.suptitle(text, x=LEFT_INCHES / width, y=0.985, ha="left", fontsize=13, fontweight="bold")
         figure.align_ylabels(grid[:, 0])
@@ -48,7 +48,7 @@ def draw(played: list[Played], found: list[Figures], path: Path) -> None:
 
 
 def _per_second(moments: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """How many of the moments are in each second (T,), as a running mean."""
+    """Return the number of moments in each second (T,), as a running mean."""
     counts = np.histogram(moments[np.isfinite(moments)], np.append(0.0, seconds))[0]
     kernel = np.ones(SMOOTHING_SECONDS)
     return np.asarray(np.convolve(counts, kernel, "same") / np.convolve(np.ones(len(counts)), kernel, "same"))

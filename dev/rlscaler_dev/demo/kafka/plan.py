@@ -1,4 +1,4 @@
-"""What every contender meets alike: topic, consumers, load; and the objects that scale."""
+"""Topic, consumers and load, which are the same for every contender, and the objects that scale."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlscaler_dev.demo.settings import NAMESPACE, Pool
 TOPIC, GROUP, NAME = "orders", "billing", "billing"
 PARTITIONS = 12
 MESSAGES_PER_SECOND = 100.0
-"""What one consumer processes: 10 ms of work on a message."""
+"""Messages a second of one consumer: 10 ms of work on a message."""
 
 LOW, PEAK = 60.0, 600.0
 """Bounds of the load in messages/s: one consumer's work, and that of six."""
@@ -24,7 +24,7 @@ CONSUMERS = Pool(
 SENSE_SECONDS = 2
 
 TUNED_WORK_SECONDS, TUNED_DOWN_SECONDS = 0.6, 15
-"""What KEDA is tuned to: the messages that wait for each consumer, as seconds of its work, and until consumers go.
+"""Tuned settings of KEDA: the lag of each consumer as seconds of its work, and seconds until consumers go.
 
 Searched at commit 5c41c3e on simulated loads, which are not those of this demo.
 """
@@ -40,7 +40,7 @@ class Scaler(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who scales the consumers."""
+    """A contender: the object that scales the consumers."""
 
     name: str
     title: str
@@ -50,8 +50,8 @@ class Contender:
 
 
 CONTENDERS = {
-    one.name: one
-    for one in (
+    contender.name: contender
+    for contender in (
         Contender("hpa", "HPA, 80 % of CPU", Scaler.HPA),
         Contender("keda", "KEDA on lag, default", Scaler.KEDA),
         Contender("keda-tuned", "KEDA on lag, tuned", Scaler.KEDA, tuned=True),
@@ -59,12 +59,12 @@ CONTENDERS = {
     )
 }
 PLAYED = ("hpa", "rlscaler")
-"""Who is played unless others are asked for; KEDA takes some minutes to build the first time."""
+"""Contenders that are played by default; KEDA takes some minutes to build the first time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What is played."""
+    """Load, consumers and objective of a run."""
 
     out: Path
     """Folder of the results; each contender has a folder of its own in it."""
@@ -77,9 +77,9 @@ class Play:
     """Messages that a consumer takes at once."""
     commit_seconds: float = 1.0
     skew: float = 0.0
-    """How unequal the keys are (`rlscaler load produce --skew`)."""
+    """Skew of the keys (`rlscaler load produce --skew`)."""
     slo_ms: float = 10_000.0
-    """How long a message may wait."""
+    """Objective: the longest wait of a message."""
     seed: int = 1
     low: float = LOW
     peak: float = PEAK
@@ -90,7 +90,7 @@ class Play:
 
 
 def scaler(contender: Contender, this: Play, broker: str) -> Json:
-    """What scales, and reads the stream from `broker` (host:port) where it reads one."""
+    """Return the object that scales, which reads the stream from `broker` (host:port) where it reads one."""
     match contender.scaler:
         case Scaler.HPA:
             return manifests.autoscaler(this.pool)

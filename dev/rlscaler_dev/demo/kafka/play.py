@@ -22,7 +22,7 @@ from rlscaler_dev.exceptions import DemoError
 
 TOPIC_SECONDS = 30.0
 DRAIN_SECONDS = 300.0
-"""How long after the load the consumers may take for the messages that still wait."""
+"""Time after the load in which the consumers may process the messages that still wait."""
 
 
 def play(this: Play, contender: Contender, say: Say) -> None:

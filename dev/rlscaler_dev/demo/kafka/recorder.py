@@ -24,7 +24,7 @@ COUNTERS = ("group_completed_rebalance_count", "consumer_group_rebalance_count")
 
 QUERY = " + ".join(f"sum(kafka_server_group_coordinator_metrics_{name})" for name in COUNTERS)
 BEFORE_SECONDS = 4 * SCRAPE_INTERVAL_SECONDS
-"""How long before the load the counter is asked for, so that it is known when that begins."""
+"""Time before the load from which the counter is read, so that its value at the load's begin is known."""
 
 Place = tuple[str, str]
 """Partition and offset of a message."""
@@ -68,7 +68,7 @@ class Recorder(Watches):
 
 
 def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:
-    """Write how many rebalances there were since the broker began, from the load's begin (Unix seconds) until now.
+    """Write the number of rebalances since the broker began, from the load's begin (Unix seconds) until now.
 
     One row for each change. Raises DevClusterError where Prometheus does not answer.
     """
@@ -95,7 +95,7 @@ class Waiting:
         """Messages that were written so far."""
 
     def read(self) -> None:
-        """Take what is new."""
+        """Read the new rows of both tables."""
         self._each(self._produced, self._take_produced)
         self._each(self._processed, self._take_processed)
 

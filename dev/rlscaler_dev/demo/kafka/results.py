@@ -64,7 +64,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one contender came to."""
+    """Figures of one contender."""
 
     title: str
     protocol: str
@@ -91,7 +91,7 @@ class Figures:
 
 
 def read(folder: Path) -> Played:
-    """Read what a contender left in its folder. Raises RecordError."""
+    """Read the records of a contender from its folder. Raises RecordError."""
     data = folder / "data"
     try:
         run = json.loads((data / "run.json").read_text())
@@ -138,7 +138,7 @@ def _steps(path: Path, names: tuple[str, ...], begun: float) -> Steps:
 
 
 def figures(played: Played) -> Figures:
-    """Give the figures of one contender."""
+    """Return the figures of one contender."""
     waited = played.done - played.written
     late = waited > played.slo_seconds
     p95 = float(np.percentile(waited, 95, method="higher")) if len(waited) else np.nan

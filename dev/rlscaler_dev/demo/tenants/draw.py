@@ -88,12 +88,12 @@ def _strip(axes: Axes, played: Played, tenant: Tenant, colour: str, first: bool)
         axes.set_ylabel(tenant.name, rotation=0, ha="right", va="center", fontsize=8)
 
 
-def _late(axes: Axes, figures: Figures, found: list[Figures]) -> None:
+def _late(axes: Axes, figures: Figures, contenders: list[Figures]) -> None:
     late = [figures.tenants[tenant.name].late_percent for tenant in TENANTS]
     axes.bar(range(len(TENANTS)), late, color=COLOURS, alpha=0.85)
     for place, value in enumerate(late):
         axes.text(place, value, f"{value:.1f}", ha="center", va="bottom", fontsize=8)
-    most = max(one.late_percent for each in found for one in each.tenants.values())
+    most = max(tenant.late_percent for each in contenders for tenant in each.tenants.values())
     axes.set_ylim(0, max(1.0, 1.15 * most))
     axes.set_xticks(range(len(TENANTS)), [tenant.name for tenant in TENANTS], rotation=35, ha="right", fontsize=8)
     axes.grid(axis="x", visible=False)

@@ -15,7 +15,7 @@ SCALE_DOWN_SECONDS = 300
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who scales the tenants, and what they share the GPUs by."""
+    """A contender: the objects that scale the tenants, and the arbiter that shares the GPUs."""
 
     name: str
     title: str
@@ -26,8 +26,8 @@ class Contender:
 
 
 CONTENDERS = {
-    one.name: one
-    for one in (
+    contender.name: contender
+    for contender in (
         Contender("hpa", "HPA 80 %, no budget", autoscalers=True),
         Contender("policies", "forecast rule, no budget"),
         Contender("max-min", "weighted max-min", "MaxMinFair"),
@@ -58,9 +58,9 @@ def policy(tenant: Tenant, interval_seconds: int, slo_ms: float) -> Json:
 
 def autoscaler(tenant: Tenant, speed: float) -> Json:
     """The HorizontalPodAutoscaler of a tenant. Where time runs faster its window for scaling down is shorter."""
-    made = manifests.autoscaler(tenant.pool, tenant.namespace)
-    made["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": round(SCALE_DOWN_SECONDS / speed)}}
-    return made
+    hpa = manifests.autoscaler(tenant.pool, tenant.namespace)
+    hpa["spec"]["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": round(SCALE_DOWN_SECONDS / speed)}}
+    return hpa
 
 
 def budget(arbiter: str) -> Json:

@@ -1,4 +1,4 @@
-"""Who shares the GPUs, and what each of them is asked: recorded loads that ship, at a phase and a scale of its own."""
+"""Tenants that share the GPUs, and their loads: recorded ones that ship, each at a phase and a scale of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ GPUS = 16
 """GPUs of the cluster: two nodes of eight."""
 
 REQUESTS_PER_SECOND = 4.0
-"""What one GPU replica answers when it is fully busy: 250 ms a request."""
+"""Requests a second of one GPU replica that is fully busy: 250 ms a request."""
 
 UTILIZATION = 0.8
-"""How busy a GPU of a service of the size that it is said to have is in its busy time."""
+"""Utilization of the GPUs of a service in its busy time, where it has as many as its size."""
 
 BUSY_PERCENTILE = 90.0
 """The busy time of a load: the rate that it exceeds for a tenth of the time."""

@@ -1,4 +1,4 @@
-"""Who holds the GPUs while the demo goes on: `replicas.csv`, one row for every change of a tenant."""
+"""GPUs held by each tenant while the demo runs: `replicas.csv`, one row for every change of a tenant."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Counts(NamedTuple):
     """A tenant at one moment, in the columns of `replicas.csv`."""
 
     spec: int
-    """`spec.replicas`: what it asks for."""
+    """`spec.replicas`: the replicas that are desired."""
     held: int
     """Pods that have a node, and so its GPU, until they are gone."""
     ready: int
@@ -28,7 +28,7 @@ class Counts(NamedTuple):
 
 
 class PodOf(NamedTuple):
-    """What is kept of one pod."""
+    """State of one pod."""
 
     tenant: Key
     bound: bool

@@ -39,12 +39,12 @@ class Played:
     requests: dict[str, Requests]
     """Tenant -> the requests of these seconds."""
     replay: dict[str, Any] | None
-    """How many decisions and sharings came out again; None where nothing is logged."""
+    """Tally of decisions and sharings that a replay repeated; None where nothing is logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class TenantFigures:
-    """What one tenant got."""
+    """Figures of one tenant."""
 
     requests: int
     late_percent: float
@@ -59,7 +59,7 @@ class TenantFigures:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one contender came to; percentages are of 0 to 100."""
+    """Figures of one contender; percentages are from 0 to 100."""
 
     title: str
     cost: float
@@ -67,7 +67,7 @@ class Figures:
     held_percent: float
     """GPUs held, of all."""
     busy_percent: float
-    """Requests answered, of what the GPUs that were held could answer."""
+    """Requests answered, of the capacity of the GPUs that were held."""
     late_percent: float
     """Requests that failed or were late, of all tenants' together."""
     tenants: dict[str, TenantFigures]
@@ -75,7 +75,7 @@ class Figures:
 
 
 def read(folder: Path) -> Played:
-    """Read what a contender left in its folder. Raises RecordError."""
+    """Read the records of a contender from its folder. Raises RecordError."""
     data = folder / "data"
     try:
         run = json.loads((data / "run.json").read_text())
@@ -104,14 +104,14 @@ def read(folder: Path) -> Played:
 
 
 def figures(played: Played) -> Figures:
-    """Give the figures of one contender."""
+    """Return the figures of one contender."""
     each = {tenant.name: _of_tenant(played, tenant.name, tenant.guaranteed) for tenant in TENANTS}
     late = [_late(played, name) for name in each]
-    held = sum(one.held for one in each.values())
+    held = sum(tenant.held for tenant in each.values())
     answered = sum(int(np.sum(requests.ok)) for requests in played.requests.values())
     return Figures(
         title=played.title,
-        cost=round(held + LATE_WEIGHT * sum(one.late_percent for one in each.values()), 2),
+        cost=round(held + LATE_WEIGHT * sum(tenant.late_percent for tenant in each.values()), 2),
         held_percent=round(100 * held / GPUS, 1),
         busy_percent=round(100 * answered / (held * REQUESTS_PER_SECOND * len(played.seconds)), 1),
         late_percent=round(100 * float(np.mean(np.concatenate(late))), 2),
@@ -121,7 +121,7 @@ def figures(played: Played) -> Figures:
 
 
 def _late(played: Played, tenant: str) -> Any:
-    """Say which requests (n,) of a tenant failed or took longer than the objective."""
+    """Return which requests (n,) of a tenant failed or took longer than the objective."""
     requests = played.requests[tenant]
     return ~requests.ok | (requests.latency_ms > played.slo_ms)
 

@@ -1,4 +1,4 @@
-"""What consumers leave behind, each in its pod's folder, and who the group's members are beside the ready pods."""
+"""Records of consumers, each in its pod's folder, and members of the group beside the ready pods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Collected:
         path.write_text(",".join(PROCESSED) + "\n")
 
     def pull(self) -> None:
-        """Take what is new."""
+        """Append the new rows."""
         for path in self._folders.glob(f"*/{self._path.name}"):
             self._tails.setdefault(path, Tail(path))
         rows = [line for tail in self._tails.values() for line in tail.lines() if line[:1].isdigit()]
@@ -80,16 +80,16 @@ class Group:
         self._file.close()
 
     def _members(self) -> frozenset[str] | None:
-        asked = self._admin.describe_consumer_groups([self._group], request_timeout=ASK_SECONDS)
+        answers = self._admin.describe_consumer_groups([self._group], request_timeout=ASK_SECONDS)
         try:
-            found = asked[self._group].result(2 * ASK_SECONDS)
+            group = answers[self._group].result(2 * ASK_SECONDS)
         except (KafkaException, TimeoutError):
             return None  # as long as there is no coordinator, too
-        if found.state != ConsumerGroupState.STABLE:
+        if group.state != ConsumerGroupState.STABLE:
             return None
-        return frozenset(member.client_id for member in found.members)
+        return frozenset(member.client_id for member in group.members)
 
 
 def most_agreed(seen: list[Seen]) -> int:
     """The most ready pods that were exactly the members of the group at some moment."""
-    return max((len(one.ready) for one in seen if one.agree), default=0)
+    return max((len(moment.ready) for moment in seen if moment.agree), default=0)

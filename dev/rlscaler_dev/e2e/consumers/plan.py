@@ -1,4 +1,4 @@
-"""The consumers' Deployment and their policy, and what is played with them."""
+"""The consumers' Deployment, their policy and their load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def play(out: Path, seed: int) -> Play:
 
 
 def deployment(this: Play, records: Path) -> Json:
-    """One consumer a pod, which writes what it processed into a folder of its own below `records` of the host."""
+    """Return one consumer a pod, which records its messages in a folder of its own below `records` of the host."""
     arguments = [
         *("service", "consumer", f"--bootstrap-servers={BROKER}", f"--topic={TOPIC}", f"--group={GROUP}"),
         *(f"--protocol={this.protocol}", f"--message-ms={1000 / this.pool.requests_per_second:g}"),
@@ -65,5 +65,5 @@ def deployment(this: Play, records: Path) -> Json:
 
 def policy(this: Play) -> Json:
     """The demo's policy, of these consumers."""
-    made = demo.policy(this, BROKER)
-    return {**made, "metadata": {"name": NAME, "namespace": NAMESPACE}}
+    manifest = demo.policy(this, BROKER)
+    return {**manifest, "metadata": {"name": NAME, "namespace": NAMESPACE}}

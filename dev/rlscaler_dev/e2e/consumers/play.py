@@ -33,7 +33,7 @@ from rlscaler_dev.exceptions import DemoError
 
 READY_SECONDS = 180.0
 DRAIN_SECONDS = 300.0
-"""How long after the load the consumers may take for what still waits."""
+"""Time after the load in which the consumers may process the messages that still wait."""
 LOOK_SECONDS = 1.0
 LINE_SECONDS = 20.0
 STOP_SECONDS = 10.0
@@ -48,7 +48,7 @@ class Consumers:
     say: Callable[[str], None]
 
     def play(self) -> dict[str, Any]:
-        """What was written and processed, and how late. Raises DemoError, or StartError."""
+        """Play the part and return its figures. Raises DemoError, or StartError."""
         this = plan.play(self.settings.out / "consumers", self.settings.seed)
         folder = ResultFolder(this.out)
         folder.prepare()
@@ -69,10 +69,10 @@ class Consumers:
         group = Group(kube, (NAMESPACE, NAME), broker, GROUP, data)
         with Recorder(kube, NAME, data, NAMESPACE) as recorder:
             wait_until(lambda: bool(group.look().ready), "the first consumer", READY_SECONDS)
-            made = plan.policy(this)
-            kube.apply(made)
+            policy = plan.policy(this)
+            kube.apply(policy)
             wait_until(
-                lambda: has_condition(kube.get(path_of(made)), "Ready"), "the policy on the stream", READY_SECONDS
+                lambda: has_condition(kube.get(path_of(policy)), "Ready"), "the policy on the stream", READY_SECONDS
             )
             begun = self._drive(this, data, Collected(records, data / "processed.csv"), group, recorder)
             wait_until(lambda: group.look().agree, "a group whose members are the ready pods", READY_SECONDS)
@@ -154,7 +154,7 @@ class Consumers:
 
 
 def lag_summary(played: Played) -> dict[str, Any]:
-    """How long the oldest message was above the objective during the load, and whether it was below it at the end."""
+    """Return the time that the lag was above the objective during the load, and whether it was below at the end."""
     seconds = played.seconds <= played.duration
     above = (played.lag() > played.slo_seconds)[seconds]
     times = played.seconds[seconds][above]

@@ -1,1 +1,1 @@
-"""Running pods of the real node are resized by a policy, and the kernel is asked what they got."""
+"""Running pods of the real node are resized by a policy, and their limits are read from the kernel."""

@@ -1,4 +1,4 @@
-"""What becomes of pods that are resized: their specs by a watch, their containers by the cgroup file system."""
+"""Observation of pods that are resized: their specs by a watch, their containers by the cgroup file system."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ LOOK_SECONDS = 0.01
 
 @dataclass(slots=True)
 class Trail:
-    """What was seen of one pod, in the order of time. Times are Unix seconds."""
+    """Observations of one pod, in the order of time. Times are Unix seconds."""
 
     name: str
     app: str
     body: Json
     """The pod's object, as the watch showed it last."""
     asked: list[tuple[float, Json]] = field(default_factory=list)
-    """When the container's `resources` in the spec were first seen so, and what they are."""
+    """Each value of the container's `resources` in the spec, and the time at which it was first seen."""
     given: list[tuple[float, Amounts]] = field(default_factory=list)
     """When its cgroup was first seen so; bytes that are used do not count as a change."""
     containers: set[str] = field(default_factory=set)
@@ -38,9 +38,11 @@ class Trail:
     restarts: int = 0
 
     def take(self, body: Json, now: float) -> None:
-        """Note what is new in the pod."""
+        """Note changes of the pod."""
         self.body = body
-        resources = next(one["resources"] for one in body["spec"]["containers"] if one["name"] == CONTAINER)
+        resources = next(
+            container["resources"] for container in body["spec"]["containers"] if container["name"] == CONTAINER
+        )
         if not self.asked or resources != self.asked[-1][1]:
             self.asked.append((now, resources))
         for status in body["status"].get("containerStatuses") or ():
@@ -49,14 +51,17 @@ class Trail:
                 self.restarts = max(self.restarts, int(status["restartCount"]))
 
     def look(self, amounts: Amounts, now: float) -> None:
-        """Note what is new in the cgroup."""
+        """Note a change of the cgroup."""
         if not self.given or amounts[:3] != self.given[-1][1][:3]:
             self.given.append((now, amounts))
 
     def condition(self, type_: str) -> Json | None:
         """A condition of the pod that holds."""
-        found = self.body["status"].get("conditions") or ()
-        return next((one for one in found if one["type"] == type_ and one["status"] == "True"), None)
+        conditions = self.body["status"].get("conditions") or ()
+        return next(
+            (condition for condition in conditions if condition["type"] == type_ and condition["status"] == "True"),
+            None,
+        )
 
 
 class Trails(Watches):
@@ -72,7 +77,7 @@ class Trails(Watches):
     def of(self, app: str) -> list[Trail]:
         """Of the pods of one Deployment, those that are gone included."""
         with self._lock:
-            return sorted((trail for trail in self._trails.values() if trail.app == app), key=lambda one: one.name)
+            return sorted((trail for trail in self._trails.values() if trail.app == app), key=lambda trail: trail.name)
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -93,13 +98,13 @@ class Trails(Watches):
 
     def _pod(self, event: str, pod: Json) -> None:
         name, app = pod["metadata"]["name"], pod["metadata"]["labels"]["app"]
-        if all(one["name"] != CONTAINER for one in pod["spec"]["containers"]):
+        if all(container["name"] != CONTAINER for container in pod["spec"]["containers"]):
             return
         trail = self._trails.setdefault(name, Trail(name, app, pod))
         trail.take(pod, time.time())
 
     def _changed(self) -> None:
-        """Nothing beside what `_pod` does."""
+        """Do nothing: `_pod` has noted the change."""
 
     def _look(self) -> None:
         with self._lock:
@@ -116,13 +121,13 @@ class Trails(Watches):
 
 
 LEAST_CORES = 0.01
-"""What a kubelet writes at least of a limit."""
+"""Lowest limit that a kubelet writes."""
 PAGE_BYTES = 4096
 """The kernel rounds a limit down to whole pages."""
 
 
 def delay_seconds(trail: Trail) -> float | None:
-    """Give the seconds from when the last change of the spec was seen until the cgroup had its limits.
+    """Return the seconds from the last change of the spec until the cgroup had its limits.
 
     None where the cgroup does not have them. A cgroup may have been seen a moment before the watch told of its cause.
     """

@@ -1,4 +1,4 @@
-"""What is resized: Deployments that use a known amount of CPU and memory, and a policy for each with its range."""
+"""Deployments that are resized: each uses a known amount of CPU and memory, and has a policy with its range."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Case:
     requests: dict[str, str]
     limits: dict[str, str]
     cores: float
-    """What each pod uses."""
+    """CPU and memory that each pod uses."""
     memory_mib: int
     resources: Json = field(default_factory=dict)
     """Ranges of the policy."""
@@ -73,7 +73,7 @@ SHRINKS = Case(
 """The range ends below the memory that its pod uses."""
 
 TOO_LARGE = Case("too-large", 1, {"cpu": "20m", "memory": "32Mi"}, {"cpu": "80m", "memory": "64Mi"}, 0.01, 8)
-"""Its range begins above what the node has; `cases` says where."""
+"""Its range begins above the node's capacity; `cases` computes where."""
 
 WAITS = Case(
     "waits",
@@ -88,7 +88,7 @@ WAITS = Case(
 
 FILLER = "filler"
 FILLED_LEAVES_CORES = 0.5
-"""What is free beside the filler: enough for the growth of `GROWS`, not for that of `WAITS`."""
+"""Cores that are free beside the filler: enough for the growth of `GROWS`, not for that of `WAITS`."""
 
 
 def cases(node: Json) -> list[Case]:

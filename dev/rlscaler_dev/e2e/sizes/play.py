@@ -1,4 +1,4 @@
-"""Running pods are resized on the real node: by what they use, to a floor, beyond the node, and when there is room."""
+"""Running pods are resized on the real node: by their use, to a floor, beyond the node, and when there is room."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ READY_SECONDS = 300.0
 DECIDED_SECONDS = 900.0
 """Twenty measurements take 200 s; where the machine is busy each of them may come late."""
 ROOM_SECONDS = 120.0
-"""A kubelet looks again at what it put off when a pod goes, and else every ten seconds."""
+"""A kubelet tries a deferred resize again when a pod goes, and else every ten seconds."""
 REFUSED_SECONDS = 60.0
 CADVISOR = "prometheus.resourceScrapeIntervalSeconds=10"
-"""How often the demo's Prometheus asks cAdvisor: a rate needs a window that is longer. The emulated service exports its
-use itself, as often as everything else."""
+"""Interval at which the demo's Prometheus scrapes cAdvisor: a rate needs a window that is longer. The emulated service
+exports its use itself, as often as everything else."""
 MEASURING = (
     (DEMO_NAMESPACE, f"app={PROMETHEUS}", "prometheus"),
     (OPERATOR_NAMESPACE, f"app.kubernetes.io/name={OPERATOR_RELEASE}", "operator"),
@@ -52,7 +52,7 @@ class Sizes:
     say: Callable[[str], None]
 
     def play(self) -> dict[str, Any]:
-        """What the pods got, and how long it took. Raises DemoError, or StartError where something does not happen."""
+        """Play all cases and return limits and delays. Raises DemoError, or StartError after a timeout."""
         self.installation.operator("upgrade", "--reuse-values", "--set", CADVISOR)
         self._share()
         cases = self._start()
@@ -61,16 +61,16 @@ class Sizes:
             with trails.looking():
                 for case in cases:
                     self._apply(plan.policy(case))
-                found = self._decided(trails) | self._room(trails) | self._new_pod(trails)
+                cases_played = self._decided(trails) | self._room(trails) | self._new_pod(trails)
                 for case in cases:
                     self.cluster.kube.delete(path_of(plan.policy(case)))
-                found |= self._by_hand(trails)
+                cases_played |= self._by_hand(trails)
             _untouched(trails, cases)
         self.cluster.commands.run("kubectl", "delete", "namespace", NAMESPACE, "--timeout=120s")
-        return found
+        return cases_played
 
     def _share(self) -> None:
-        """More CPU for what measures and decides: where the machine is busy, the pods that work would starve it."""
+        """Raise the CPU requests of the pods that measure and decide, which those that work would starve."""
         for namespace, label, container in MEASURING:
             patch = {"spec": {"containers": [{"name": container, "resources": {"requests": {"cpu": MEASURING_CPU}}}]}}
             named = self.cluster.commands.run("kubectl", "get", "pods", "-n", namespace, "-l", label, "-o", "name")
@@ -100,18 +100,18 @@ class Sizes:
         return cases
 
     def _decided(self, trails: Trails) -> dict[str, Any]:
-        """Until every policy's pods have what they can have."""
+        """Wait until every policy's pods have the size that they can have."""
         self.say(f"sizes: {GROWS.replicas} pods that need more, one that needs less, one too large for the node, one "
                  "that waits for room")  # fmt: skip
         grows = trails.of(GROWS.name)
-        wait_until(lambda: all(_resized(one) for one in grows), "a larger size in the cgroups", DECIDED_SECONDS)
+        wait_until(lambda: all(_resized(trail) for trail in grows), "a larger size in the cgroups", DECIDED_SECONDS)
         (shrinks,) = trails.of(SHRINKS.name)
         wait_until(lambda: _resized(shrinks), "a smaller size in the cgroup", DECIDED_SECONDS)
         wait_until(lambda: self._decided_memory() is not None, "a size in the policy's status", DECIDED_SECONDS)
         wait_until(lambda: self._reason(TOO_LARGE) != "", "a refusal in the policy's status", DECIDED_SECONDS)
         (too_large,) = trails.of(TOO_LARGE.name)
         wait_until(lambda: _as_at_first(too_large), "the first size of the pod that was refused", REFUSED_SECONDS)
-        delays = [delay for one in grows if (delay := delay_seconds(one)) is not None]
+        delays = [delay for trail in grows if (delay := delay_seconds(trail)) is not None]
         self.say(
             f"sizes: {len(delays)} pods larger, from the patch to the cgroup {min(delays):.2f}-{max(delays):.2f} s"
         )
@@ -119,33 +119,35 @@ class Sizes:
         if given < SHRINKS.memory_mib * MIB:
             raise DemoError(f"pod {shrinks.name} was given {given / MIB:.0f} MiB and holds {SHRINKS.memory_mib}")
         return {
-            "grows": [_row(one) for one in grows],
+            "grows": [_row(trail) for trail in grows],
             "shrinks": {**_row(shrinks), "decided": self._decided_memory()},
             "too_large": {**_row(too_large), "reason": self._reason(TOO_LARGE), "message": self._message(TOO_LARGE)},
         }
 
     def _room(self, trails: Trails) -> dict[str, Any]:
-        """What the kubelet put off is done when the node has room."""
+        """Make room on the node, and wait until the kubelet resizes the pod that it had deferred."""
         (waits,) = trails.of(WAITS.name)
         wait_until(lambda: waits.condition("PodResizePending") is not None, "a resize put off", DECIDED_SECONDS)
-        said = waits.condition("PodResizePending") or {}
+        pending = waits.condition("PodResizePending") or {}
         before = waits.given[-1][1]
-        self.say(f"sizes: {waits.name} waits ({said['reason']}); making room")
+        self.say(f"sizes: {waits.name} waits ({pending['reason']}); making room")
         self.cluster.commands.run("kubectl", "delete", "deploy", FILLER, "-n", NAMESPACE, "--timeout=60s")
         wait_until(lambda: _resized(waits), "the size that waited for room", ROOM_SECONDS)
-        return {"waits": {**_row(waits), "said": said["reason"], "cores_while_it_waited": before.cores}}
+        return {"waits": {**_row(waits), "said": pending["reason"], "cores_while_it_waited": before.cores}}
 
     def _new_pod(self, trails: Trails) -> dict[str, Any]:
         """A pod that is begun later has the size from its first moment."""
-        old = {one.name for one in trails.of(GROWS.name)}
+        old = {trail.name for trail in trails.of(GROWS.name)}
         self.cluster.commands.run("kubectl", "delete", "pod", sorted(old)[0], "-n", NAMESPACE, "--wait=false")
         new = f"a new pod of {GROWS.name}"
-        wait_until(lambda: any(one.name not in old and one.given for one in trails.of(GROWS.name)), new, READY_SECONDS)
-        (pod,) = (one for one in trails.of(GROWS.name) if one.name not in old)
+        wait_until(
+            lambda: any(trail.name not in old and trail.given for trail in trails.of(GROWS.name)), new, READY_SECONDS
+        )
+        (pod,) = (trail for trail in trails.of(GROWS.name) if trail.name not in old)
         return {"new_pod": {**_row(pod), "first": pod.asked[0][1]}}
 
     def _by_hand(self, trails: Trails) -> dict[str, Any]:
-        """A kubelet does not lower memory below what its container uses, whoever asks."""
+        """Check that a kubelet does not lower memory below the use of its container."""
         (pod,) = trails.of(SHRINKS.name)
         amounts = {"memory": "64Mi"}
         lower = {
@@ -158,11 +160,11 @@ class Sizes:
         wait_until(
             lambda: (pod.condition(KUBELET_REFUSED) or {}).get("reason") == "Error", "a refusal", REFUSED_SECONDS
         )
-        said = pod.condition(KUBELET_REFUSED) or {}
+        refusal = pod.condition(KUBELET_REFUSED) or {}
         after = pod.given[-1][1]
         if after.memory < before.memory:
             raise DemoError(f"the kubelet lowered the memory of pod {pod.name} to {after.memory / MIB:.0f} MiB")
-        return {"by_hand": {**_row(pod), "reason": said.get("reason"), "message": said.get("message")}}
+        return {"by_hand": {**_row(pod), "reason": refusal.get("reason"), "message": refusal.get("message")}}
 
     def _apply(self, manifest: Json) -> None:
         self.cluster.kube.apply(manifest)
@@ -172,25 +174,28 @@ class Sizes:
         return int(self.cluster.kube.get(path)["status"].get("readyReplicas", 0))
 
     def _asked_cores(self) -> float:
-        """What all pods of the node ask for."""
+        """Return the CPU requests of all running pods of the node, in cores."""
         pods = self.cluster.kube.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{NODE_NAME}")["items"]
         containers = (
-            one for pod in pods if pod["status"].get("phase") == "Running" for one in pod["spec"]["containers"]
+            container
+            for pod in pods
+            if pod["status"].get("phase") == "Running"
+            for container in pod["spec"]["containers"]
         )
-        asked = (one.get("resources", {}).get("requests", {}).get("cpu", "0") for one in containers)
+        asked = (container.get("resources", {}).get("requests", {}).get("cpu", "0") for container in containers)
         return sum(float(parse_quantity(cpu)) for cpu in asked)
 
     def _status(self, case: Case) -> Json:
         return dict(self.cluster.kube.get(path_of(plan.policy(case))).get("status") or {})
 
     def _decided_memory(self) -> str | None:
-        """What the policy's status says; None while nothing was written."""
+        """Return the memory in the policy's status; None while nothing was written."""
         pods = self._status(SHRINKS).get("podSizes") or {}
         return (pods.get("cpu") or {}).get("memory")
 
     def _active(self, case: Case) -> Json:
         conditions = self._status(case).get("conditions") or ()
-        return next((one for one in conditions if one["type"] == "Active"), {})
+        return next((condition for condition in conditions if condition["type"] == "Active"), {})
 
     def _reason(self, case: Case) -> str:
         """Why pods do not get their size; empty while nothing is said of it."""
@@ -205,12 +210,14 @@ def _resized(trail: Trail) -> bool:
     """Whether the container has another size than at first, by the kernel and by its kubelet."""
     if len(trail.asked) < 2 or delay_seconds(trail) is None:
         return False
-    status = next(one for one in trail.body["status"]["containerStatuses"] if one["name"] == plan.CONTAINER)
+    status = next(
+        container for container in trail.body["status"]["containerStatuses"] if container["name"] == plan.CONTAINER
+    )
     return bool(status.get("resources", {}).get("limits") == trail.asked[-1][1].get("limits"))
 
 
 def _as_at_first(trail: Trail) -> bool:
-    """Whether spec and cgroup are what they were before the first patch."""
+    """Whether spec and cgroup are as before the first patch."""
     return trail.asked[-1][1] == trail.asked[0][1] and trail.given[-1][1][:3] == trail.given[0][1][:3]
 
 
@@ -231,7 +238,7 @@ def _row(trail: Trail) -> dict[str, Any]:
 
 
 def _shown(amounts: Any) -> dict[str, float | None]:
-    """JSON has no infinity: what is not limited is null."""
+    """Return the amounts for JSON, which has no infinity: without a limit the value is null."""
     cores, memory = (None if math.isinf(value) else value for value in (amounts.cores, amounts.memory))
     return {"weight": amounts.weight, "cores": cores, "memory_mib": None if memory is None else round(memory / MIB, 1),
             "used_mib": round(amounts.used / MIB, 1)}  # fmt: skip
