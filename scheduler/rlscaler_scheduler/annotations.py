@@ -17,7 +17,7 @@ HARD = ("rlscaler.io/latency-hard-ms", "latencyHardConstraint")
 
 
 OF_POD, OF_NAMESPACE, OF_SERVER = "annotation of the pod", "annotation of the namespace", "--policy of the server"
-"""Who may have asked for something, beside a NodeScoringPolicy."""
+"""Sources of a wish, beside a NodeScoringPolicy."""
 
 
 LONGEST_QUOTED = 60
@@ -30,35 +30,36 @@ def quoted(text: str) -> str:
 
 
 class Wishes(NamedTuple):
-    """What is asked for. NaN = no limit."""
+    """Scoring policy and latency limits of a pod. NaN = no limit."""
 
     policy: Policy
     soft_ms: float
     hard_ms: float
     problems: tuple[str, ...]
-    """What is ignored, each with what acts instead."""
+    """Ignored annotations, each with the value that acts instead."""
     by: Mapping[str, str]
-    """Who asked for `policy`, `latency_soft_ms` and `latency_hard_ms`; a limit that nobody asked for is left out."""
+    """Source of `policy`, `latency_soft_ms` and `latency_hard_ms`; without an entry for a limit that is not set."""
 
 
 def wishes(pod: Json, namespace: Json, default: Policy, scoring: NodeScoringPolicy | None = None) -> Wishes:
-    """Read the annotations of a pod; for what it lacks those of its namespace, then the object that selects the pod."""
+    """Read the annotations of a pod, then those of its namespace, then the NodeScoringPolicy that selects the pod; the
+    first source of a value counts."""
     read = _Reader(pod, namespace, scoring)
     policy = read.policy(default)
     soft = read.limit("latency_soft_ms", SOFT)
     hard = read.limit("latency_hard_ms", HARD)
     if soft > hard:
-        said = (
+        texts = (
             f"{SOFT[0]} {soft:g} ({read.by['latency_soft_ms']})",
             f"{HARD[0]} {hard:g} ({read.by['latency_hard_ms']})",
         )
-        read.problems.append(f"{said[0]} is above {said[1]}: the hard limit alone acts; lower the soft one")
+        read.problems.append(f"{texts[0]} is above {texts[1]}: the hard limit alone acts; lower the soft one")
         soft = math.nan
     return Wishes(policy, soft, hard, tuple(read.problems), read.by)
 
 
 class _Reader:
-    """Finds each wish at the first place that has it, and notes who that was and what was wrong there."""
+    """Finds each wish at the first source that has it, and notes that source and its faults."""
 
     def __init__(self, pod: Json, namespace: Json, scoring: NodeScoringPolicy | None) -> None:
         self._places = ((OF_POD, pod), (OF_NAMESPACE, namespace))
@@ -77,12 +78,12 @@ class _Reader:
         if not text:
             return default
         try:
-            found = Policy(text)
+            scoring = Policy(text)
         except ValueError:
             self.problems.append(f"{POLICY} {quoted(text)} is none of {', '.join(Policy)}: {default} acts; correct it")
             return default
         self.by["policy"] = who
-        return found
+        return scoring
 
     def limit(self, what: str, names: tuple[str, ...]) -> float:
         """A latency in milliseconds. An annotation that is no number means that there is no limit."""
@@ -106,13 +107,14 @@ class _Reader:
             "latency_soft_ms": self._stated.latency_soft_constraint_milliseconds,
             "latency_hard_ms": self._stated.latency_hard_constraint_milliseconds,
         }
-        found = limits[what]
-        if found is None:
+        limit = limits[what]
+        if limit is None:
             return math.nan
         self.by[what] = self._object
-        return found
+        return limit
 
     def _annotation(self, names: tuple[str, ...]) -> tuple[str, str | None]:
-        """Who has one of the annotations, and its text; None where nobody has."""
-        found = ((who, place[name]) for who, place in self._places for name in names if name in place)
-        return next(found, ("", None))
+        """Return the source of the first of these annotations, and its text; the text is None where neither pod nor
+        namespace has one."""
+        places = ((who, place[name]) for who, place in self._places for name in names if name in place)
+        return next(places, ("", None))

@@ -1,7 +1,7 @@
-"""The cluster as arrays, kept up to date by watches: what nodes have, and what their pods ask for.
+"""The cluster as arrays, kept up to date by watches: capacity of the nodes and requests of their pods.
 
-A pod that was suggested a node is taken to be there until the API server says where it is: kube-scheduler does not tell
-an extender what it has decided but not yet written.
+A suggested pod counts on its node until the API server says where it is: kube-scheduler does not tell an extender the
+decisions that it has not written yet.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.placement.gpus import taken
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Nodes, empty_nodes
-from rlscaler_scheduler.addresses import Addresses
-from rlscaler_scheduler.measured import Use
+from rlscaler_scheduler.node_use import Addresses, Use
 from rlscaler_scheduler.objects import (
     Json,
     NodeFacts,
@@ -40,7 +39,7 @@ Facts = TypeVar("Facts", NodeFacts, PodFacts)
 
 
 def _readable(read: Callable[[Json, Resources], Facts], item: Json, resources: Resources) -> Facts | None:
-    """What an object says; None, and a line in the log, where it cannot be read, since the others have to be read."""
+    """Facts of an object; None, with a line in the log, for an unreadable one, since the others have to be read."""
     try:
         return read(item, resources)
     except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -51,7 +50,7 @@ def _readable(read: Callable[[Json, Resources], Facts], item: Json, resources: R
 
 
 class _Held(NamedTuple):
-    """A pod on a node, and what it takes of each GPU."""
+    """A pod on a node, with the share that it takes of each GPU."""
 
     facts: PodFacts
     node: str
@@ -227,8 +226,8 @@ class Cache:
 
     def daemons_at(self, rows: Int) -> Float:
         """(N,) pods of DaemonSets on the nodes of these rows."""
-        found: Float = self._daemons[rows]
-        return found
+        daemons: Float = self._daemons[rows]
+        return daemons
 
     def _new_row(self, name: str) -> int:
         if not self._free_rows:

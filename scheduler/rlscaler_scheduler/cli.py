@@ -1,4 +1,4 @@
-"""`rlscaler scheduler run`, `latency`, `config`, `explain` and `replay`: what serves kube-scheduler."""
+"""`rlscaler scheduler run`, `latency`, `config`, `explain` and `replay`: the programs that serve kube-scheduler."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from pydantic_settings import BaseSettings
 from rlscaler_core.options import output_option
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.configuration import configuration
-from rlscaler_scheduler.exceptions import SchedulerError
-from rlscaler_scheduler.settings import NODE_QUERIES, LatencySettings, Settings
+from rlscaler_scheduler.settings import NODE_QUERIES, LatencySettings, SchedulerError, Settings
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -76,7 +75,7 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
     "--decision-log-inputs", is_flag=True, default=None, help="Write what `scheduler replay` needs into each line."
 )
 def run(**options: Any) -> None:
-    """Tell kube-scheduler which nodes pods belong on, until SIGTERM.
+    """Suggest nodes for pods to kube-scheduler until SIGTERM.
 
     Every option can also be set as RLSCALER_SCHEDULER_<NAME> in the environment.
     """
@@ -149,13 +148,13 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
     failed = 0
     for path in paths:
         with path.open(encoding="utf-8", errors="replace") as lines:
-            found = repeat(lines, actors)
-        for said in found.different:
-            click.echo(f"{path}: {said}", err=True)
-        failed += len(found.different)
-        click.echo(f"{path}: {found.same} came out as recorded, {len(found.different)} did not")
-        if found.without_inputs:
-            click.echo(f"{path}: {found.without_inputs} were written without --decision-log-inputs", err=True)
+            repeated = repeat(lines, actors)
+        for difference in repeated.different:
+            click.echo(f"{path}: {difference}", err=True)
+        failed += len(repeated.different)
+        click.echo(f"{path}: {repeated.same} came out as recorded, {len(repeated.different)} did not")
+        if repeated.without_inputs:
+            click.echo(f"{path}: {repeated.without_inputs} were written without --decision-log-inputs", err=True)
     if failed:
         raise click.ClickException(f"{failed} suggestions did not come out as recorded")
 
@@ -180,13 +179,13 @@ def explain(pod: str, namespace: str, server: str, logs: tuple[Path, ...], outpu
 
     try:
         if logs:
-            found = None
+            match = None
             for path in logs:
                 with path.open(encoding="utf-8", errors="replace") as lines:
-                    found = newest(lines, namespace, pod) or found
-            if found is None:
+                    match = newest(lines, namespace, pod) or match
+            if match is None:
                 raise NotFoundError(f"no suggestion for {namespace}/{pod} in {', '.join(map(str, logs))}")
-            record = found
+            record = match
         else:
             record = ask(server, namespace, pod)
     except NotFoundError as error:

@@ -1,4 +1,4 @@
-"""What kube-scheduler is told of the server: its KubeSchedulerConfiguration."""
+"""The KubeSchedulerConfiguration that names the server to kube-scheduler."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ NAMES = {
     "free_gpus": "free GPUs",
     "latency_ms": "latency ms",
 }
-"""Headings of what a node was like, by its name in records."""
+"""Headings of the properties of a node, by their names in records."""
 
 MEASURED = {
     "cpu": "CPU used",
@@ -43,7 +43,7 @@ MEASURED = {
 SHARES = ("requested_cpu", "requested_memory", "cpu", "memory", "disk")
 
 ASKED = {"policy": "policy", "latency_soft_ms": "soft latency", "latency_hard_ms": "hard latency"}
-"""What is asked for, by its name in records."""
+"""Headings of a pod's wishes, by their names in records."""
 
 Record = Mapping[str, Any]
 
@@ -54,21 +54,21 @@ class NotFoundError(Exception):
 
 def newest(lines: Iterable[str], namespace: str, pod: str) -> Record | None:
     """Return a decision log's last record of a pod, or None; lines that are cut off are skipped."""
-    found: Record | None = None
+    newest_record: Record | None = None
     for line in lines:
         try:
             record = json.loads(line)
         except ValueError:
             continue
         if isinstance(record, dict) and (record.get("namespace"), record.get("pod")) == (namespace, pod):
-            found = record
-    return found
+            newest_record = record
+    return newest_record
 
 
 def ask(url: str, namespace: str, pod: str) -> Record:
-    """Return what the server says of a pod: its suggestion, or what it would be suggested now where it is pending.
+    """Return the record of a pod from the server: its suggestion, or the present one of a pending pod.
 
-    Raises NotFoundError, also where the server does not answer.
+    :raises NotFoundError: the server does not know the pod, or does not answer.
     """
     address = f"{url.rstrip('/')}/suggestions?{urlencode({'namespace': namespace, 'pod': pod})}"
     try:
@@ -84,15 +84,15 @@ def ask(url: str, namespace: str, pod: str) -> Record:
 
 
 def page(record: Record) -> RenderableType:
-    """Lay out a record: the choice, what decided, and the best nodes with what each was like."""
+    """Lay out a record: the choice, the deciding rule or network, and the best nodes with their properties."""
     by = decided_by(record["by"], record["rule"])
     when = f", {datetime.fromtimestamp(record['time'], UTC):%Y-%m-%d %H:%M:%S} UTC" if "time" in record else ", now"
     parts: list[RenderableType] = [
         Text.assemble((f"{record['namespace']}/{record['pod']}", "bold"), " → ", (record["node"] or "no node", "bold")),
         Text(f"{record['policy']} by {by}, of {record['nodes']} nodes that it fits{when}", "dim"),
     ]
-    if asked := [f"{ASKED[name]}: {who}" for name, who in record.get("asked_by", {}).items()]:
-        parts.append(Text("; ".join(asked), "dim"))
+    if wishes := [f"{ASKED[name]}: {who}" for name, who in record.get("asked_by", {}).items()]:
+        parts.append(Text("; ".join(wishes), "dim"))
     if record["best"]:
         parts += ["", _table(record)]
     parts += [Text(f"! {problem}", "yellow") for problem in record["problems"]]
@@ -101,7 +101,7 @@ def page(record: Record) -> RenderableType:
 
 def _table(record: Record) -> Table:
     like = _like(record)
-    columns = [name for name in NAMES if any(name in one for one in like.values())]
+    columns = [name for name in NAMES if any(name in properties for properties in like.values())]
     metrics = [name for name in MEASURED if any(name in best.get("metrics", {}) for best in record["best"])]
     caption = "as they were before the pod came; CPU and memory: share that is requested"
     table = Table(box=box.SIMPLE, pad_edge=False, caption=caption, caption_justify="left")
@@ -118,14 +118,14 @@ def _table(record: Record) -> Table:
 
 
 def _like(record: Record) -> dict[str, dict[str, float]]:
-    """What nodes were like before the pod came: of the chosen one, and of all where the record has its inputs."""
-    found = {record["node"]: dict(record["seen"])}
+    """Properties of nodes before the pod came: of the chosen node, and of all where the record has its inputs."""
+    properties = {record["node"]: dict(record["seen"])}
     try:
         names, nodes = nodes_of(record["inputs"])
     except (KeyError, TypeError, ValueError, zlib.error):
-        return found
+        return properties
     where = {name: index for index, name in enumerate(names.tolist())}
-    return found | {
+    return properties | {
         best["node"]: seen(nodes.one(where[best["node"]])) for best in record["best"] if best["node"] in where
     }
 

@@ -9,7 +9,7 @@ from rlscaler_scheduler.objects import Json, PodFacts, Resources, pod_facts
 
 
 class InvalidCallError(Exception):
-    """The body is not what kube-scheduler sends."""
+    """Raised for a body that kube-scheduler does not send."""
 
 
 class Call:

@@ -19,11 +19,10 @@ from kubernetes.aio import client
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from rlscaler_loadgen.service.watch import TRANSIENT, read_json
-from rlscaler_scheduler.connection import api_configuration
-from rlscaler_scheduler.exceptions import SchedulerError
+from rlscaler_scheduler.connections import api_configuration
 from rlscaler_scheduler.objects import LATENCY, LATENCY_UNTIL
 from rlscaler_scheduler.probes import measure
-from rlscaler_scheduler.settings import LatencySettings
+from rlscaler_scheduler.settings import LatencySettings, SchedulerError
 
 log = logging.getLogger("rlscaler.latency")
 
@@ -37,7 +36,7 @@ WRITE_SECONDS = 10.0
 
 
 class Measures:
-    """What was measured, for Prometheus."""
+    """Measurements, for Prometheus."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -71,7 +70,7 @@ class Measures:
 
 
 class Meter:
-    """Measures again and again, and writes what has changed."""
+    """Measures again and again, and writes changed values."""
 
     def __init__(
         self, settings: LatencySettings, core: client.CoreV1Api, clock: Callable[[], float] = time.time
@@ -94,17 +93,17 @@ class Meter:
     async def round(self) -> None:
         """Measure every target once, and write the largest value where that is due."""
         settings = self._settings
-        found = await asyncio.gather(
+        round_trips = await asyncio.gather(
             *(measure(target, settings.samples, settings.timeout_seconds) for target in settings.targets)
         )
-        for target, milliseconds in zip(settings.targets, found, strict=True):
+        for target, milliseconds in zip(settings.targets, round_trips, strict=True):
             self.measures.note(target.name, milliseconds)
-        silent = [one.name for one, ms in zip(settings.targets, found, strict=True) if math.isnan(ms)]
+        silent = [place.name for place, ms in zip(settings.targets, round_trips, strict=True) if math.isnan(ms)]
         if silent:
             log.warning("no answer from %s: the last value expires", ", ".join(silent))
-        elif self._due(max(found)):
+        elif self._due(max(round_trips)):
             # A mean would let a near target hide a far one, which a hard limit is to prevent.
-            await self._write(max(found))
+            await self._write(max(round_trips))
         self.rounds += 1
 
     def _due(self, milliseconds: float) -> bool:
@@ -115,11 +114,11 @@ class Meter:
     async def _write(self, milliseconds: float) -> None:
         now = self._clock()
         until = datetime.fromtimestamp(now + self._settings.expire_seconds, UTC)
-        said = {LATENCY: f"{milliseconds:.3f}", LATENCY_UNTIL: until.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        annotations = {LATENCY: f"{milliseconds:.3f}", LATENCY_UNTIL: until.strftime("%Y-%m-%dT%H:%M:%SZ")}
         try:
             response = await self._core.patch_node_without_preload_content(
                 self._settings.node,
-                {"metadata": {"annotations": said}},
+                {"metadata": {"annotations": annotations}},
                 _content_type="application/merge-patch+json",
                 _request_timeout=WRITE_SECONDS,
             )
@@ -134,10 +133,10 @@ class Meter:
 
     def application(self) -> web.Application:
         """Metrics and probes."""
-        made = web.Application()
-        made.add_routes([web.get("/metrics", self._metrics), web.get("/healthz", self._alive)])
-        made.add_routes([web.get("/readyz", self._ready)])
-        return made
+        app = web.Application()
+        app.add_routes([web.get("/metrics", self._metrics), web.get("/healthz", self._alive)])
+        app.add_routes([web.get("/readyz", self._ready)])
+        return app
 
     async def _metrics(self, request: web.Request) -> web.Response:
         del request

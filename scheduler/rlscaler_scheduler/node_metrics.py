@@ -1,6 +1,6 @@
-"""What nodes really use, from node_exporter and the kubelet through Prometheus, in one query for all nodes.
+"""Real use of nodes, from node_exporter and the kubelet through Prometheus, in one query for all nodes.
 
-A value is believed for a while after the sample behind it. Missing and stale values are left out, never 0.
+A value stays valid for a while after its sample. Missing and stale values are left out, never 0.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.credentials import access
-from rlscaler_scheduler.exceptions import SchedulerError
-from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.connections import access
+from rlscaler_scheduler.settings import SchedulerError, Settings
 
 log = logging.getLogger("rlscaler.scheduler")
 
@@ -69,19 +68,19 @@ class Reading(NamedTuple):
 
 
 def readings(series: Sequence[Mapping[str, Any]], named: Callable[[str], str | None]) -> dict[str, Reading]:
-    """Readings by the name of the node, from the series of an answer; values that are no finite numbers are left out.
+    """Return the readings of an answer by the name of the node; values that are not finite are left out.
 
-    named: from what the label `node`, or `instance` without its port, says to the name of a node, or None. A node
-    without a time of its samples has no reading.
+    :param series: of the answer. A node without a time of its samples has no reading.
+    :param named: maps the label `node`, or `instance` without its port, to the name of a node, or None.
     """
-    found: dict[str, dict[str, float]] = {}
-    for one in series:
-        labels, value = one["metric"], float(one["value"][1])
-        said = labels.get("node") or labels.get("instance", "").rpartition(":")[0] or labels.get("instance", "")
-        name = named(said.strip("[]"))
+    by_node: dict[str, dict[str, float]] = {}
+    for sample in series:
+        labels, value = sample["metric"], float(sample["value"][1])
+        label = labels.get("node") or labels.get("instance", "").rpartition(":")[0] or labels.get("instance", "")
+        name = named(label.strip("[]"))
         if name is not None and math.isfinite(value):
-            found.setdefault(name, {})[labels[QUANTITY]] = value
-    return {name: Reading(values, values.pop(SAMPLED)) for name, values in found.items() if SAMPLED in values}
+            by_node.setdefault(name, {})[labels[QUANTITY]] = value
+    return {name: Reading(values, values.pop(SAMPLED)) for name, values in by_node.items() if SAMPLED in values}
 
 
 class NodeMetrics:
@@ -92,14 +91,14 @@ class NodeMetrics:
         self._held: dict[str, Reading] = {}
         self._error = ""
         self._access: Access | None = None
-        """What the client asks with."""
+        """Address and credentials of the client."""
         self._client: Prometheus | None = None
 
     def put(self, series: Sequence[Mapping[str, Any]]) -> None:
         """Take over an answer of Prometheus."""
         new = readings(series, self._cache.node_at)
         self._held = {name: held for name, held in self._held.items() if self._fresh(held)} | new
-        names = [name for name, one in new.items() if {"cpu", "memory"} <= one.values.keys()]
+        names = [name for name, reading in new.items() if {"cpu", "memory"} <= reading.values.keys()]
         shares = np.array([[new[name].values["cpu"], new[name].values["memory"]] for name in names])
         until = np.array([new[name].sampled + self._settings.node_metrics_age_seconds for name in names])
         self._cache.measured(names, shares.reshape(-1, 2), until)
@@ -120,7 +119,7 @@ class NodeMetrics:
         return self._clock() - held.sampled < self._settings.node_metrics_age_seconds
 
     async def run(self) -> None:
-        """Read for ever, if there is a Prometheus to read from. What goes wrong is logged when it changes."""
+        """Read for ever, if there is a Prometheus to read from. An error is logged when it changes."""
         if not self._settings.prometheus_url:
             return
         query = together(self._settings.node_queries)

@@ -28,7 +28,7 @@ GPU_MODEL = "nvidia.com/gpu.product"
 MEBI = 2.0**20
 
 LARGEST = 2.0**50
-"""No quantity is larger, a PiB. So sums of whole numbers are exact, and what a pod took is given back whole."""
+"""Largest quantity, a PiB. Sums of whole numbers up to it are exact, so a pod gives back exactly its requests."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _INDEX = re.compile(r"\d{1,4}", re.ASCII)
@@ -37,7 +37,7 @@ _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d
 
 @lru_cache(maxsize=4096)
 def amount(text: str) -> float:
-    """A quantity such as 250m or 4Gi, at most `LARGEST`; NaN for what is none."""
+    """A quantity such as 250m or 4Gi, at most `LARGEST`; NaN for any other text."""
     try:
         value = float(parse_quantity(text))
     except (ValueError, ArithmeticError):
@@ -61,7 +61,7 @@ class Resources(NamedTuple):
 
 
 class NodeFacts(NamedTuple):
-    """What a node has."""
+    """Capacity and labels of a node."""
 
     name: str
     uid: str
@@ -78,7 +78,7 @@ class NodeFacts(NamedTuple):
 
 
 class PodFacts(NamedTuple):
-    """What a pod asks for, and where it is."""
+    """Requests and place of a pod."""
 
     uid: str
     namespace: str
@@ -104,14 +104,14 @@ class PodFacts(NamedTuple):
 
 
 class NamespaceFacts(NamedTuple):
-    """What a namespace says about its pods."""
+    """Annotations and labels of a namespace."""
 
     annotations: Json
     labels: Mapping[str, str]
 
 
 def node_facts(node: Json, resources: Resources) -> NodeFacts:
-    """What the API says of a node."""
+    """Read a Node of the API."""
     metadata, has = node["metadata"], node.get("status", {}).get("allocatable") or {}
     annotations = metadata.get("annotations") or {}
     gpus = amount(str(has.get(resources.gpu, "0")))
@@ -131,12 +131,12 @@ def node_facts(node: Json, resources: Resources) -> NodeFacts:
 
 
 def pod_facts(pod: Json, resources: Resources) -> PodFacts:
-    """What the API says of a pod; requests are counted as kube-scheduler does."""
+    """Read a Pod of the API; requests are counted as kube-scheduler does."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     annotations = metadata.get("annotations") or {}
-    asked = _requests(spec)
-    milli = asked.get(resources.gpu_milli, 0.0)
-    whole = int(min(asked.get(resources.gpu, 0.0), LARGEST))
+    requests = _requests(spec)
+    milli = requests.get(resources.gpu_milli, 0.0)
+    whole = int(min(requests.get(resources.gpu, 0.0), LARGEST))
     gpus = whole or (max(int(milli // WHOLE_GPU), 1) if milli else 0)
     lifetime = number(annotations.get(LIFETIME))
     started = _time((pod.get("status") or {}).get("startTime") or metadata.get("creationTimestamp"))
@@ -146,8 +146,8 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
         metadata.get("name", ""),
         spec.get("nodeName") or "",
         spec.get("schedulerName", ""),
-        _milli(asked.get("cpu", 0.0)),
-        min(asked.get("memory", 0.0), LARGEST) / MEBI,
+        _milli(requests.get("cpu", 0.0)),
+        min(requests.get("memory", 0.0), LARGEST) / MEBI,
         gpus,
         0.0 if not gpus else (milli if 0 < milli < WHOLE_GPU and not whole else float(WHOLE_GPU)),
         int(index) if _INDEX.fullmatch(index := annotations.get(GPU_INDEX, "")) else -1,
@@ -161,7 +161,7 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
 
 
 def namespace_facts(namespace: Json) -> NamespaceFacts:
-    """What the API says of a namespace."""
+    """Read a Namespace of the API."""
     metadata = namespace["metadata"]
     return NamespaceFacts(metadata.get("annotations") or {}, metadata.get("labels") or {})
 
@@ -179,10 +179,10 @@ def as_pods(facts: PodFacts, soft_ms: float = math.nan, hard_ms: float = math.na
     )
 
 
-def takes_the_same(one: PodFacts, other: PodFacts) -> bool:
+def takes_the_same(pod: PodFacts, other: PodFacts) -> bool:
     """Whether two pods take the same of a node."""
-    kept = ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_index", "daemon")
-    return all(getattr(one, name) == getattr(other, name) for name in kept)
+    fields = ("cpu_milli", "memory_mib", "gpus", "gpu_milli", "gpu_index", "daemon")
+    return all(getattr(pod, name) == getattr(other, name) for name in fields)
 
 
 def ended(pod: Json) -> bool:
@@ -221,8 +221,8 @@ def _added(containers: Iterable[Json]) -> dict[str, float]:
     return total
 
 
-def _sum(one: dict[str, float], other: dict[str, float]) -> dict[str, float]:
-    return {name: one.get(name, 0.0) + other.get(name, 0.0) for name in {*one, *other}}
+def _sum(first: dict[str, float], other: dict[str, float]) -> dict[str, float]:
+    return {name: first.get(name, 0.0) + other.get(name, 0.0) for name in {*first, *other}}
 
 
 def _milli(cores: float) -> float:

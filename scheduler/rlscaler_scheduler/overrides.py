@@ -1,4 +1,4 @@
-"""What a person wants in place of a policy for a while: a pod on a node, or no further pods on a node."""
+"""Temporary overrides of a scoring policy by a person: a pod on a node, or no further pods on a node."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Override(BaseModel):
     avoid: bool = False
     """The node comes last, not first."""
     seconds: float = Field(ge=0, le=LONGEST_SECONDS, allow_inf_nan=False)
-    """How long it is in force; 0 ends it."""
+    """Seconds until the override expires; 0 removes it."""
 
     @model_validator(mode="after")
     def _whole(self) -> Override:

@@ -1,6 +1,6 @@
-"""Round trips to the addresses of users: how long a TCP connection takes to open, or an HTTP server to answer.
+"""Round trips to the addresses of users: seconds until a TCP connection is open, or until an HTTP server answers.
 
-A round is some samples of every target, one after the other with pauses, so that what is sent is bounded and one burst
+A round is some samples of every target, one after the other with pauses, so that the traffic is bounded and one burst
 of other traffic does not decide. The median counts; a sample without an answer counts as infinitely long, so that a
 target which answers less than half of them has no latency.
 """
@@ -35,7 +35,7 @@ class Target(NamedTuple):
     host: str
     port: int
     url: str
-    """Empty = a TCP connection is opened; else what HTTP asks for."""
+    """URL of an HTTP request; empty = a TCP connection is opened."""
 
     @classmethod
     def parse(cls, text: str) -> Target:
@@ -59,8 +59,8 @@ async def measure(target: Target, samples: int, timeout_seconds: float) -> float
             taken = [await _timed(once, timeout_seconds, pause=index > 0) for index in range(samples)]
     except FAILURES:
         return math.nan
-    found = median(taken)
-    return found if math.isfinite(found) else math.nan
+    middle = median(taken)
+    return middle if math.isfinite(middle) else math.nan
 
 
 async def _timed(once: RoundTrip, timeout_seconds: float, pause: bool) -> float:
@@ -80,8 +80,8 @@ async def _timed(once: RoundTrip, timeout_seconds: float, pause: bool) -> float:
 async def _tcp(target: Target, timeout_seconds: float) -> AsyncIterator[RoundTrip]:
     """Opens a connection each time, which takes one round trip. The name is looked up before, once."""
     async with asyncio.timeout(timeout_seconds):
-        found = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    address = str(found[0][4][0])
+        addresses = await asyncio.get_running_loop().getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+    address = str(addresses[0][4][0])
 
     async def once() -> None:
         _, writer = await asyncio.open_connection(address, target.port)

@@ -1,4 +1,4 @@
-"""What was suggested: the last ones in memory, a line for each in a file, and metrics."""
+"""Records of suggestions: the last ones in memory, a line for each in a file, and metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a suggestion was made from, beside its record, and the same suggestion made again from that."""
+"""Inputs of a suggestion beside its record, and the same suggestion repeated from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOLERANCE = 1e-5
 
 
 def inputs(suggestion: Suggestion) -> dict[str, Any]:
-    """What the suggestion was made from, as JSON: arrays are compressed, in base64."""
+    """Inputs of the suggestion as JSON: arrays are compressed, in base64."""
     pods = as_pods(suggestion.facts, suggestion.wished.soft_ms, suggestion.wished.hard_ms)
     return {
         "names": _packed("\n".join(suggestion.names).encode()),
@@ -56,7 +56,7 @@ def _values(stored: list[Any]) -> np.ndarray[Any, Any]:
 
 @dataclass
 class Repeated:
-    """How many suggestions came out as recorded."""
+    """Count of suggestions that came out as recorded."""
 
     same: int = 0
     without_inputs: int = 0
@@ -66,21 +66,21 @@ class Repeated:
 
 def repeat(lines: Iterable[str], actors: Mapping[Policy, PlacementActor]) -> Repeated:
     """Make every suggestion of a decision log again, by the functions that made it."""
-    found = Repeated()
+    repeated = Repeated()
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
             if "inputs" not in record:
-                found.without_inputs += 1
+                repeated.without_inputs += 1
                 continue
-            said = _difference(record, actors)
+            difference = _difference(record, actors)
         except (ValueError, KeyError, TypeError, zlib.error) as error:
-            said = f"is no record of a suggestion ({error!r}): it was cut off or changed"
-        if said:
-            found.different.append(f"line {number}: {said}")
+            difference = f"is no record of a suggestion ({error!r}): it was cut off or changed"
+        if difference:
+            repeated.different.append(f"line {number}: {difference}")
         else:
-            found.same += 1
-    return found
+            repeated.same += 1
+    return repeated
 
 
 def nodes_of(given: Mapping[str, Any]) -> tuple[Names, Nodes]:
@@ -92,7 +92,7 @@ def nodes_of(given: Mapping[str, Any]) -> tuple[Names, Nodes]:
 
 
 def _difference(record: Mapping[str, Any], actors: Mapping[Policy, PlacementActor]) -> str:
-    """What came out otherwise than recorded; empty = nothing."""
+    """Difference between a repeated suggestion and its record; empty = none."""
     given, policy = record["inputs"], Policy(record["policy"])
     names, nodes = nodes_of(given)
     pods = Pods(**{name: _values(stored) for name, stored in given["pod"].items()})

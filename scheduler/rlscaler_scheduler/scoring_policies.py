@@ -14,7 +14,7 @@ log = logging.getLogger("rlscaler.scheduler")
 
 
 class ScoringPolicies:
-    """What the API server has. An object that cannot be used does not act, and is shown with the reason."""
+    """The NodeScoringPolicies of the API server. An unusable one does not act, and is shown with the reason."""
 
     def __init__(self) -> None:
         self.listed = False
@@ -44,11 +44,11 @@ class ScoringPolicies:
 
     def of(self, namespace: Mapping[str, str], pod: Mapping[str, str]) -> NodeScoringPolicy | None:
         """The one that acts for a pod with the labels `pod`, in a namespace with the labels `namespace`."""
-        return next((one for one in self._order if one.spec.selects(namespace, pod)), None)
+        return next((policy for policy in self._order if policy.spec.selects(namespace, pod)), None)
 
     def shown(self) -> list[dict[str, Any]]:
         """As JSON: those that act in their order, then those that cannot."""
-        acting = [{"name": one.metadata.name, "priority": one.spec.priority} for one in self._order]
+        acting = [{"name": policy.metadata.name, "priority": policy.spec.priority} for policy in self._order]
         return [*acting, *({"name": name, "error": why} for name, why in sorted(self._refused.items()))]
 
     def _take(self, item: Json) -> None:
@@ -60,4 +60,4 @@ class ScoringPolicies:
             log.warning("NodeScoringPolicy %s does not act: %s", name, error)
 
     def _sort(self) -> None:
-        self._order = sorted(self._held.values(), key=lambda one: (-one.spec.priority, one.metadata.name))
+        self._order = sorted(self._held.values(), key=lambda policy: (-policy.spec.priority, policy.metadata.name))

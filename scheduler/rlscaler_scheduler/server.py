@@ -21,14 +21,13 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
 from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.connection import api_configuration
-from rlscaler_scheduler.exceptions import SchedulerError
+from rlscaler_scheduler.connections import api_configuration
 from rlscaler_scheduler.extender import Call, InvalidCallError
 from rlscaler_scheduler.objects import PodFacts, Resources, as_pods
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.records import Records
 from rlscaler_scheduler.replay import inputs
-from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.settings import SchedulerError, Settings
 from rlscaler_scheduler.suggest import Suggester, Suggestion
 from rlscaler_scheduler.watches import followers
 from rlscaler_scheduler.wire import Question, Rosters, answer
@@ -40,7 +39,7 @@ LARGEST_CALL = 64 * 2**20
 
 
 LONGEST_READ_SECONDS = 5.0
-"""How long a caller may take to send a call; further ones are not held up by one that never ends."""
+"""Seconds within which a caller must have sent its call; a call that never ends holds up no other."""
 
 NOT_READY, OTHER_SCHEDULER = "not_ready", "other_scheduler"
 """Reasons to have no opinion."""
@@ -50,7 +49,7 @@ Asked = TypeVar("Asked", Call, Question)
 
 
 class Networks(NamedTuple):
-    """What a folder has."""
+    """Networks of a folder."""
 
     actors: dict[Policy, PlacementActor]
     unfit: dict[Policy, str]
@@ -59,28 +58,28 @@ class Networks(NamedTuple):
 
 def load_networks(folder: Path | None) -> Networks:
     """The networks in the folder. Raises SchedulerError for one that is damaged, or where there is none at all."""
-    made = Networks({}, {})
+    networks = Networks({}, {})
     if folder is None:
-        return made
-    found = [policy for policy in Policy if (folder / f"{policy}.json").is_file()]
-    if not found:
+        return networks
+    policies = [policy for policy in Policy if (folder / f"{policy}.json").is_file()]
+    if not policies:
         raise SchedulerError(
             f"{folder}: has no {', '.join(f'{policy}.json' for policy in Policy)}: name a folder that "
             "`rlscaler scheduler train` wrote, or leave --model-dir out and the rules act"
         )
-    for policy in found:
+    for policy in policies:
         try:
-            made.actors[policy] = PlacementActor.load(folder, policy)
+            networks.actors[policy] = PlacementActor.load(folder, policy)
         except ContractMismatchError as error:
             log.warning("%s; the rule of %s acts", error, policy)
-            made.unfit[policy] = str(error)
+            networks.unfit[policy] = str(error)
         except ModelError as error:
             raise SchedulerError(str(error)) from error
-    return made
+    return networks
 
 
 class Server:
-    """The HTTP handlers, and what they share."""
+    """The HTTP handlers and their shared state."""
 
     def __init__(self, settings: Settings) -> None:
         """Raises SchedulerError."""
@@ -100,8 +99,8 @@ class Server:
 
     def application(self) -> web.Application:
         """All routes."""
-        made = web.Application(client_max_size=LARGEST_CALL)
-        made.add_routes(
+        app = web.Application(client_max_size=LARGEST_CALL)
+        app.add_routes(
             [
                 web.post("/filter", self.filter),
                 web.post("/prioritize", self.prioritize),
@@ -113,8 +112,8 @@ class Server:
                 web.get("/readyz", self.ready),
             ]
         )
-        made.on_cleanup.append(self._close)
-        return made
+        app.on_cleanup.append(self._close)
+        return app
 
     async def _close(self, application: web.Application) -> None:
         del application
@@ -222,7 +221,7 @@ class Server:
         return "busy" if self._busy > self.settings.most_waiting else ""
 
     async def show(self, request: web.Request) -> web.Response:
-        """Overrides and the last suggestions; with ?namespace=&pod= what a pending pod would be suggested now."""
+        """Overrides and the last suggestions; with ?namespace=&pod= the present suggestion for a pending pod."""
         namespace, pod = request.query.get("namespace", "default"), request.query.get("pod")
         if pod is None:
             return web.json_response(
@@ -234,9 +233,11 @@ class Server:
             )
         facts = self.cache.pending.get((namespace, pod))
         if facts is None or self.cache.assumed(facts.uid):
-            said = [found for found in self.records.last if (found["namespace"], found["pod"]) == (namespace, pod)]
-            if said:
-                return web.json_response(said[-1])
+            matches = [
+                record for record in self.records.last if (record["namespace"], record["pod"]) == (namespace, pod)
+            ]
+            if matches:
+                return web.json_response(matches[-1])
         if facts is None:
             text = f"no pod {namespace}/{pod} is pending, and none was suggested a node lately"
             return web.json_response({"error": text}, status=404)
@@ -255,8 +256,8 @@ class Server:
             wanted = Override.model_validate_json(await request.read())
             self.suggester.overrides.put(wanted)
         except ValidationError as error:
-            said = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
-            return web.json_response({"error": said}, status=400)
+            faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
+            return web.json_response({"error": faults}, status=400)
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=409)
         return web.json_response({"overrides": self.suggester.overrides.shown()})

@@ -1,4 +1,4 @@
-"""Settings of the suggestion server and of what measures latencies: from the command line, or the environment."""
+"""Settings of the suggestion server and of the latency meter: from the command line, or the environment."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ from rlscaler_scheduler.probes import Target
 
 NODE_QUERIES = ("cpu", "memory", "disk", "network_bytes_per_s", "tcp_connections", "running_pods", "sampled")
 """Names of the queries for node metrics."""
+
+
+class SchedulerError(Exception):
+    """Raised when a program of this package cannot start; the message names the remedy."""
 
 
 class Settings(BaseSettings):
@@ -67,7 +71,8 @@ class Settings(BaseSettings):
     """Age of its samples at which the metrics of a node are no longer believed."""
 
     balance: Literal["requests", "use"] = "requests"
-    """What the rule of the policy LB balances: requested CPU, or CPU and memory that are really used."""
+    """Quantity that the rule of the scoring policy LB balances: requested CPU, or CPU and memory that are really used.
+    """
 
     token_file: Path | None = None
     """File with the token that `PUT /suggestions` has to bring; without one overrides are refused."""
@@ -76,20 +81,20 @@ class Settings(BaseSettings):
     """Write a JSON line for each decision."""
 
     decision_log_inputs: bool = False
-    """Write in each line what the decision was made from, so that `rlscaler scheduler replay` can repeat it: 5 to
-    15 bytes for each node."""
+    """Write the inputs of the decision in each line, so that `rlscaler scheduler replay` can repeat it: 5 to 15 bytes
+    for each node."""
 
     budget_seconds: float = Field(default=0.05, gt=0)
     """Longest time for scoring one pod with a network; after three longer ones, or three faults, the rule acts."""
 
     breaker_seconds: float = Field(default=30.0, gt=0)
-    """How long the rule acts then, before the network is tried again."""
+    """Seconds for which the rule acts then, before the network is tried again."""
 
     most_waiting: int = Field(default=64, ge=1)
     """Calls of kube-scheduler under way at once; further ones are answered at once, without an opinion."""
 
     assumed_seconds: float = Field(default=30.0, gt=0)
-    """How long a node is taken to hold the pod that it was suggested for, until the API server says where it is."""
+    """Seconds for which a node counts as holding a suggested pod, until the API server says where the pod is."""
 
     @model_validator(mode="after")
     def _measured(self) -> Self:
@@ -117,7 +122,8 @@ class Settings(BaseSettings):
 
 
 class LatencySettings(BaseSettings):
-    """Settings of what measures on one node, in the environment `RLSCALER_LATENCY_<NAME>`. Durations are in seconds."""
+    """Settings of the latency meter of one node, in the environment `RLSCALER_LATENCY_<NAME>`. Durations are in
+    seconds."""
 
     model_config = SettingsConfigDict(env_prefix="RLSCALER_LATENCY_", frozen=True, use_attribute_docstrings=True)
 
@@ -140,7 +146,7 @@ class LatencySettings(BaseSettings):
     """Longest wait for a round trip."""
 
     expire_seconds: float = Field(default=300.0, ge=1)
-    """How long a written value is believed. It is written again when it has moved, or after half of this."""
+    """Seconds until a written value expires. It is written again when it has moved, or after half of this."""
 
     host: str = "127.0.0.1"
     """Address that is listened on."""
@@ -167,5 +173,5 @@ class LatencySettings(BaseSettings):
 
 
 def _parts(value: object) -> object:
-    """What stands between commas; anything but a text as it is."""
+    """Split a text at commas; return anything but a text as it is."""
     return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value

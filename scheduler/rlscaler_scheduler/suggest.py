@@ -41,7 +41,7 @@ Names = NDArray[np.object_]
 
 
 class Counted(NamedTuple):
-    """What kube-scheduler counts on N nodes."""
+    """Pods and requests on N nodes as kube-scheduler counts them."""
 
     cpu_milli: Float
     memory_mib: Float
@@ -72,7 +72,7 @@ class Suggestion:
     names: Names
     """(K,)"""
     nodes: Nodes
-    """(K,) what was scored."""
+    """(K,) the scored nodes."""
     scores: Float
     """(K,)"""
     order: Int
@@ -80,7 +80,7 @@ class Suggestion:
     by: str
     """rule, network or override."""
     rule: str
-    """What the rule is called; of a network the one that it was given."""
+    """Name of the rule; of a network the rule that it was trained with."""
     by_network: bool
     """Whether the scores are a network's, before overrides."""
     wanted: str | None
@@ -97,17 +97,17 @@ class Suggestion:
 
     def levels(self, most: int) -> Int:
         """(N,) 0 to `most`, higher is better: the chosen node alone has the highest, a node that is not known has 0."""
-        found = np.zeros(self.asked, np.int64)
-        found[self.positions] = levels(self.order, most)
-        return found
+        scale = np.zeros(self.asked, np.int64)
+        scale[self.positions] = levels(self.order, most)
+        return scale
 
     @cached_property
     def _before(self) -> dict[str, float]:
-        """What the chosen node was like before the pod came."""
+        """Properties of the chosen node before the pod came."""
         return seen(self.nodes.one(int(self.order[0]))) if len(self.order) else {}
 
     def shown(self) -> dict[str, Any]:
-        """As JSON: the choice, what the chosen node was like, and the best nodes."""
+        """As JSON: the choice, the properties of the chosen node, and the best nodes."""
         best = self.order[:SHOWN].tolist()
         return {
             "namespace": self.facts.namespace,
@@ -125,7 +125,7 @@ class Suggestion:
 
     def _best(self, at: int) -> dict[str, Any]:
         name = str(self.names[at])
-        measured = {"metrics": dict(found)} if (found := self.measured.get(name)) else {}
+        measured = {"metrics": dict(reading)} if (reading := self.measured.get(name)) else {}
         return {"node": name, "score": _finite(self.scores[at]), **measured}
 
     def sentence(self) -> str:
@@ -145,18 +145,18 @@ class Suggestion:
 
 
 def seen(node: Nodes) -> dict[str, float]:
-    """What one node (N = 1) was like before the pod came; what it has not or is not known is left out."""
+    """Properties of one node (N = 1) before the pod came, without unknown ones and those that it does not have."""
     cpu, memory = used_share(node)[0].tolist()
-    found = {"requested_cpu": cpu, "requested_memory": memory, "pods": float(node.pods[0])}
+    properties = {"requested_cpu": cpu, "requested_memory": memory, "pods": float(node.pods[0])}
     if node.gpus[0]:
-        found["free_gpus"] = float(node.gpu_free[0].sum()) / WHOLE_GPU
+        properties["free_gpus"] = float(node.gpu_free[0].sum()) / WHOLE_GPU
     if not np.isnan(node.latency_ms[0]):
-        found["latency_ms"] = float(node.latency_ms[0])
-    return {name: round(value, 4) for name, value in found.items()}
+        properties["latency_ms"] = float(node.latency_ms[0])
+    return {name: round(value, 4) for name, value in properties.items()}
 
 
 def decided_by(by: str, rule: str) -> str:
-    """What decided, in words: `by` is rule, network or override, and `rule` the rule's name."""
+    """Name of the decider in words: `by` is rule, network or override, and `rule` the rule's name."""
     return {"rule": f"the rule {rule}", "network": "the network", "override": "an override"}[by]
 
 
@@ -178,7 +178,7 @@ class Suggester:
         self.breakers = {policy: Breaker(settings.budget_seconds, settings.breaker_seconds, clock) for policy in actors}
         self.namespaces: dict[str, NamespaceFacts] = {}
         self.namespaces_listed = False
-        """Whether it is known what namespaces say; also where the server may not list them."""
+        """Whether the namespaces are known; also True where the server may not list them."""
         self.scoring_policies = ScoringPolicies()
 
     def set_namespaces(self, items: Sequence[Json]) -> None:
@@ -197,7 +197,7 @@ class Suggester:
             self.namespaces[name] = namespace_facts(item)
 
     def wished(self, facts: PodFacts) -> Wishes:
-        """What the pod, its namespace and the object that selects it ask for."""
+        """Wishes of the pod, its namespace and the NodeScoringPolicy that selects it."""
         namespace = self.namespaces.get(facts.namespace, UNKNOWN_NAMESPACE)
         scoring = self.scoring_policies.of(namespace.labels, facts.labels)
         return wishes(facts.annotations, namespace.annotations, self.settings.policy, scoring)
@@ -216,7 +216,7 @@ class Suggester:
     def suggest(self, facts: PodFacts, rows: Int, counted: Counted | None = None) -> Suggestion:
         """Order the nodes of these rows (N,) of the cache, which the pod fits; rows of -1 are left out.
 
-        counted: what kube-scheduler counts on the nodes (N,); the cache's own count acts without it.
+        :param counted: kube-scheduler's own count on the nodes (N,); the cache's count acts without it.
         """
         self.cache.expire()
         wished = self.wished(facts)
@@ -250,7 +250,7 @@ class Suggester:
         )
 
     def _rule(self, policy: Policy, nodes: Nodes, network: bool) -> tuple[str, tuple[str, ...]]:
-        """The rule that acts for a policy, or that its network was given, and what is to be said of missing metrics."""
+        """Return the rule of a scoring policy, or that of its network, and warnings of missing metrics."""
         if network:
             return self.actors[policy].manifest.rule, ()
         if policy is not Policy.LB or self.settings.balance != "use" or not len(nodes.pods):
@@ -258,8 +258,8 @@ class Suggester:
         missing = int(np.isnan(nodes.in_use).any(-1).sum())
         if missing == len(nodes.pods):
             return DEFAULT_RULE[policy], (f"no node has fresh metrics: {DEFAULT_RULE[policy]} acts, by requests",)
-        said = f"{missing} of {len(nodes.pods)} nodes have no fresh metrics: their requests count"
-        return "least-used", (said,) if missing else ()
+        warning = f"{missing} of {len(nodes.pods)} nodes have no fresh metrics: their requests count"
+        return "least-used", (warning,) if missing else ()
 
     def _network(self, policy: Policy, nodes: Nodes, pods: Pods) -> tuple[Float | None, tuple[str, ...]]:
         """(K,) values of the policy's network, None where its rule acts, and why that acts in the network's place."""
@@ -293,10 +293,12 @@ def score(
     wanted: str | None,
     avoided: Collection[str],
 ) -> tuple[Float, bool, tuple[str, ...]]:
-    """Scores (K,) of the nodes, whether an override chose the best, and what is to be said of it.
+    """Return the scores (K,) of the nodes, whether an override chose the best, and warnings.
 
-    values: those of the network (K,); None = the rule of this name scores. Nodes above the hard latency are below all
-    others, then those that are to be avoided. wanted: the node that an override names.
+    Nodes above the hard latency are below all others, then the nodes to be avoided.
+
+    :param values: scores of the network (K,); None = the rule of this name scores.
+    :param wanted: the node that an override names.
     """
     if not len(names):
         return np.zeros(0), False, ()

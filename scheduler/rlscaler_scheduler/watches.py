@@ -62,12 +62,12 @@ async def _until_listed(
     what: str, call: Callable[..., Awaitable[Any]], take: Callable[[list[Object]], None]
 ) -> dict[str, Any]:
     """Wait until a kind can be listed that pods are scored without; until then there are none. It is said once why."""
-    said = False
+    logged = False
     while (status := await _status(call)) in (403, 404):
-        if not said:
+        if not logged:
             why = "the cluster does not have them" if status == 404 else "this account may not list them"
             log.log(logging.INFO if status == 404 else logging.WARNING, "no %s act: %s", what, why)
-        said = True
+        logged = True
         take([])
         await asyncio.sleep(ABSENT_SECONDS)
     return {}

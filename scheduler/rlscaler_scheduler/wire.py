@@ -1,8 +1,8 @@
-"""What the score plugin in kube-scheduler sends for each pod, and what it is answered: bytes over HTTP.
+"""Questions of the score plugin in kube-scheduler, one for each pod, and their answers: bytes over HTTP.
 
 Little-endian. A question is a header, N rows, new names of nodes separated by line feeds, and the pod as JSON. Nodes
-are numbered by the plugin, in a roster whose names it sends once; a server that has not got them answers 409 Conflict,
-and the plugin sends them all. An answer is N bytes, the levels 0 to 100 in the order of the rows, and a sentence in
+are numbered by the plugin, in a roster whose names it sends once; a server without that roster answers 409 Conflict,
+and the plugin sends all names. An answer is N bytes, the levels 0 to 100 in the order of the rows, and a sentence in
 UTF-8. The other side is dev/rlscaler_dev/cluster/tools/scheduler/wire.go.
 """
 
@@ -29,7 +29,7 @@ HEADER = struct.Struct("<4sIQIII")
 """Magic, N, roster, names of it that were sent before, bytes of the new names, bytes of the pod."""
 
 ROW = np.dtype([("number", "<u4"), ("pods", "<u4"), ("cpu_milli", "<i8"), ("memory", "<i8")])
-"""One node: its number in the roster, and what kube-scheduler counts there, assumed pods included (memory in bytes)."""
+"""One node: its number in the roster, and kube-scheduler's count there, assumed pods included (memory in bytes)."""
 
 ROSTERS = 64
 """Rosters that are kept: one for each profile of each kube-scheduler that asks, and some that are no longer used."""
@@ -58,7 +58,7 @@ class Question:
 
     @property
     def counted(self) -> Counted:
-        """What kube-scheduler counts."""
+        """Count of kube-scheduler."""
         table = self.table
         return Counted(table["cpu_milli"].astype(float), table["memory"] / MEBI, table["pods"].astype(float))
 

@@ -11,10 +11,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from rlscaler_scheduler.credentials import access
-from rlscaler_scheduler.exceptions import SchedulerError
+from rlscaler_scheduler.connections import access
 from rlscaler_scheduler.node_metrics import QUANTITY, NodeMetrics
-from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.settings import SchedulerError, Settings
 from tests.unit.scheduler.test_server import cache_of, node
 
 URL = "https://prometheus:9090"

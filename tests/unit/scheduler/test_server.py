@@ -20,11 +20,10 @@ from rlscaler_live.cli import main
 from rlscaler_scheduler.annotations import wishes
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.configuration import configuration
-from rlscaler_scheduler.exceptions import SchedulerError
 from rlscaler_scheduler.objects import PodFacts, Resources, amount, number, pod_facts
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.server import Server, load_networks
-from rlscaler_scheduler.settings import Settings
+from rlscaler_scheduler.settings import SchedulerError, Settings
 from rlscaler_scheduler.suggest import Suggester, Suggestion
 
 RESOURCES = Resources("nvidia.com/gpu", "rlscaler.io/gpu-milli")
