@@ -12,10 +12,9 @@ from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.simulation.ledger import LedgerError
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams import episode, ledger
-from rlscaler_rl.simulation.streams.assignors import NOBODY, in_ranges, sticky
 from rlscaler_rl.simulation.streams.groups import groups
 from rlscaler_rl.simulation.streams.level import StreamLevel
-from rlscaler_rl.simulation.streams.protocols import NAMES
+from rlscaler_rl.simulation.streams.protocols import NAMES, NOBODY, in_ranges, sticky
 from rlscaler_rl.simulation.streams.state import settled
 
 MOST = 8

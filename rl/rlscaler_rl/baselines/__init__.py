@@ -1,1 +1,1 @@
-"""Other ways of scaling the same two pools: what the trained policy is compared with."""
+"""Other ways of scaling the same two pools, as contenders of the trained policy."""

@@ -36,7 +36,7 @@ class RandomActor:
 
 
 class FrozenActor:
-    """Always (0, 0, balanced): what is left is the shield."""
+    """Always (0, 0, balanced): only the shield acts."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest

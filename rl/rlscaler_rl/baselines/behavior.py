@@ -63,7 +63,7 @@ class SlidingWindow:
 
 
 class HpaBehavior:
-    """Recommendations and scale events of N x pools autoscalers, and what may be done with them.
+    """Recommendations and scale events of N x pools autoscalers, and the limits on them.
 
     `limit` takes and returns arrays of one shape with N rows, here (N, 2).
     """

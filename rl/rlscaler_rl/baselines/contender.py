@@ -1,9 +1,9 @@
-"""What all contenders have in common: the interface to the simulator, settings for whole batches, the cheapest mix.
+"""Common parts of all contenders: the interface to the simulator, settings for whole batches, the cheapest mix.
 
 A contender drives N episodes at once. It is called at every sensing tick and answers with absolute replica counts,
-exactly what `/scale` would receive, and a placement. Bounds, actuator, cold starts, routing and counters of the
-simulator are the same for all contenders. Shield and reactive floor are not applied, because no HPA or KEDA runs behind
-them in practice. Contenders that are an actor behind the decision function are in `actors`.
+exactly those that `/scale` would receive, and a traffic preference. Bounds, actuator, cold starts, routing and counters
+of the simulator are the same for all contenders. Shield and reactive floor are not applied, because no HPA or KEDA runs
+behind them in practice. Contenders that are an actor behind the decision function are in `actors`.
 
 A setting is one value for all episodes of a batch, a scalar, or one for each row, (N,). A setting that differs between
 the pools is a pair (GPU, CPU) or (N, 2), or a scalar for both. So the code that plays one setting plays thousands in
@@ -29,7 +29,7 @@ S = TypeVar("S")
 
 
 class Contender(Protocol):
-    """What the simulator asks for replicas; it keeps its state from one `reset` to the next."""
+    """Decides the replicas of a simulated service; it keeps its state from one `reset` to the next."""
 
     def reset(self, params: Params) -> None:
         """Start a new batch of N episodes at time 0."""
@@ -40,7 +40,7 @@ class Contender(Protocol):
 
 @dataclass(slots=True)
 class Timer:
-    """Tells when a control period has passed. All episodes of a batch share one clock."""
+    """Control period of a contender. All episodes of a batch share one clock."""
 
     period_seconds: Float  # (N,)
     due: Float | float = -np.inf
@@ -117,14 +117,16 @@ def stacked(settings: Sequence[S], repeats: int = 1) -> S:
     first = settings[0]
     if is_dataclass(first) and not isinstance(first, type):
         names = [field.name for field in fields(first)]
-        return type(first)(**{name: stacked([getattr(one, name) for one in settings], repeats) for name in names})
+        return type(first)(**{name: stacked([getattr(value, name) for value in settings], repeats) for name in names})
     if isinstance(first, tuple) and any(is_dataclass(part) for part in first):
         return tuple(stacked(parts, repeats) for parts in zip(*settings, strict=True))  # type: ignore[return-value]
     if first is None or isinstance(first, str):
-        if any(one != first for one in settings):
-            raise ValueError(f"{sorted({str(one) for one in settings})}: must be the same in all settings of a batch")
+        if any(value != first for value in settings):
+            raise ValueError(
+                f"{sorted({str(value) for value in settings})}: must be the same in all settings of a batch"
+            )
         return first
-    return np.repeat(np.stack([np.asarray(one) for one in settings]), repeats, axis=0)  # type: ignore[return-value]
+    return np.repeat(np.stack([np.asarray(value) for value in settings]), repeats, axis=0)  # type: ignore[return-value]
 
 
 def cheapest_mix(params: Params, need: Float) -> Int:

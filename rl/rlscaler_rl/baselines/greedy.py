@@ -1,10 +1,11 @@
 """Greedy by cost over heterogeneous pools, after the autoscaler of Kthena (volcano-sh/kthena).
 
-One recommendation for the whole service, spread over its pools in a fixed order: each pool is cut into packages of
-1, e, e^2, ... replicas (costExpansionRatePercent), and the packages are taken cheapest first. A panic mode holds what
-was asked for. Source: https://kthena.volcano.sh/ and pkg/autoscaler (`Optimizer`, `RecommendedInstancesAlgorithm`,
-`CorrectedInstancesAlgorithm`). Difference: Kthena counts instances as if all carried the same; here a replica counts
-for its own requests/s, without which the order of the pools could not be judged by cost per capacity.
+One recommendation for the whole service, spread over its pools in a fixed order: each pool is cut into packages of 1,
+e, e^2, ... replicas (costExpansionRatePercent), and the packages are taken cheapest first. A panic mode holds the
+highest recommendation. Source: https://kthena.volcano.sh/ and pkg/autoscaler (`Optimizer`,
+`RecommendedInstancesAlgorithm`, `CorrectedInstancesAlgorithm`). Difference: Kthena counts instances as if all carried
+the same; here a replica counts for its own requests/s, without which the order of the pools could not be judged by cost
+per capacity.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Greedy(PeriodicContender):
         self.recommended = SlidingWindow(max(1.0, *(float(np.max(window)) for window in windows)))
 
     def _unit(self, params: Params) -> Float:
-        """(N, 2) what the order of the pools divides their price by."""
+        """(N, 2) divisor of the price in the order of the pools."""
         by_capacity = rows(self.settings.by_capacity, len(params)).astype(np.bool_)
         return np.where(by_capacity[:, None], params.requests_per_second, 1.0)
 
@@ -133,12 +134,12 @@ def scaling_order(lowest: Int, highest: Int, price: Float, expansion: Float) -> 
 
 def _packages(room: Int, price: Float, expansion: float) -> list[tuple[float, int, int]]:
     """(cost, pool, replicas) of every package."""
-    found = []
+    packages = []
     for pool, left in enumerate(room.tolist()):
         length = 1.0 if expansion > 1 else float(left)
         while left > 0:
             size = min(left, max(int(length), 1))
             cost = price[pool] * (size if expansion > 1 else 1)
-            found.append((float(cost), pool, size))
+            packages.append((float(cost), pool, size))
             left, length = left - size, length * expansion
-    return found
+    return packages

@@ -1,4 +1,4 @@
-"""Perfect foresight, sized by a rule: what the contenders are measured against from below."""
+"""Perfect foresight, sized by a rule: the reference below the contenders."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlscaler_rl.baselines.contender import PeriodicContender, Value, cheapest_m
 
 @dataclass(frozen=True, slots=True)
 class HindsightSettings:
-    """How closely replicas follow the load to come."""
+    """Distance between replicas and the load to come."""
 
     target: Value = 0.85
     """Fraction of the capacity that is to be used."""
@@ -27,9 +27,9 @@ class HindsightSettings:
 
 
 class Hindsight(PeriodicContender):
-    """Knows the true rate of every second to come and orders each pool one cold start ahead.
+    """Orders each pool one cold start ahead by the true rate of every second to come.
 
-    A reference for what foresight is worth, not a bound: it sizes by a rule and does not optimise.
+    A reference for the value of foresight, not a bound: it sizes by a rule and does not optimise.
     """
 
     period_seconds = 5.0
@@ -46,11 +46,11 @@ class Hindsight(PeriodicContender):
         self.peaks = [highest_ahead(need, ahead[:, pool]) for pool in (GPU, CPU)]
 
     def load(self, n: int) -> Float32:
-        """(N, T) what replicas are sized for in every second."""
+        """(N, T) load that replicas are sized for in every second."""
         return _smoothed(np.asarray(self.rate, np.float32), rows(self.settings.smooth_seconds, n))
 
     def seconds_ahead(self, params: Params) -> Int:
-        """(N, 2) how far each pool looks: until what is ordered in the next period is ready."""
+        """(N, 2) seconds that each pool looks ahead: until a replica ordered in the next period is ready."""
         cold = np.ceil(rows(self.settings.lead, len(params))[:, None] * np.nan_to_num(params.cold_start_seconds))
         return np.asarray(cold + self.period_seconds, np.int32)
 
@@ -62,8 +62,8 @@ class Hindsight(PeriodicContender):
 
 
 def sized_ahead(params: Params, ready: Int, far: Float, near: Float) -> Int:
-    """(N, 2) GPU replicas for the rate `far` (N,) that comes within their cold start; CPU replicas for what of `near`
-    (N,) the GPU replicas that are ready do not carry.
+    """(N, 2) GPU replicas for the rate `far` (N,) that comes within their cold start; CPU replicas for the part of
+    `near` (N,) that the ready GPU replicas do not carry.
 
     A GPU replica goes only when the CPU replicas that take over are ready.
     """

@@ -48,7 +48,7 @@ def utilization_replicas(
 
 
 def average_value_replicas(current: Int, value: Float, target_per_pod: Value, tolerance: Value = TOLERANCE) -> Int:
-    """HPA's recommendation from an external metric with an AverageValue target (what KEDA sets up).
+    """HPA's recommendation from an external metric with an AverageValue target, as KEDA sets it up.
 
     `value` is the pool's total; pods not ready are not treated apart. NaN keeps `current`.
     """

@@ -1,12 +1,12 @@
 """The Knative Pod Autoscaler, one revision per pool.
 
-Two windows over a metric that all pods of the revision share: the stable one sizes the revision, the panic one, a
-tenth as long, takes over while it asks for twice the ready pods, and until then on nothing is scaled down for a
-stable window. Both are bounded by rates relative to the ready pods; a scale-down may be delayed.
-Source: https://knative.dev/docs/serving/autoscaling/kpa-specific/ and knative/serving/pkg/autoscaler/scaling
-(`autoscaler.Scale`). Differences: it looks every 5 s, the simulator's sensing tick, not every 2 s, at the rate that
-Prometheus sees, not at what its own queue proxies report; and it never goes below the policy's minReplicas, so
-scale-to-zero and the activator's burst capacity are not modelled.
+Two windows over a metric that all pods of the revision share: the stable one sizes the revision, the panic one, a tenth
+as long, takes over while it wants twice the ready pods, and until then on nothing is scaled down for a stable window.
+Both are bounded by rates relative to the ready pods; a scale-down may be delayed. Source:
+https://knative.dev/docs/serving/autoscaling/kpa-specific/ and knative/serving/pkg/autoscaler/scaling
+(`autoscaler.Scale`). Differences: it looks every 5 s, the simulator's sensing tick, not every 2 s, at Prometheus' rate,
+not at the reports of its own queue proxies; and it never goes below the policy's minReplicas, so scale-to-zero and the
+activator's burst capacity are not modelled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KpaSettings:
 
     metric: Value = RPS
     target: Pair = 0.7
-    """target-utilization-percentage, as a fraction of what one replica carries."""
+    """target-utilization-percentage, as a fraction of the capacity of one replica."""
 
     stable_window_seconds: Value = 60.0
     panic_window_percentage: Value = 10.0
@@ -45,7 +45,7 @@ class KpaSettings:
 
 
 class Decider:
-    """Pods for what was observed; keeps the panic mode and the delayed scale-downs. N revisions (x pools) at once."""
+    """Pods for the observed metric; keeps the panic mode and the delayed scale-downs. N revisions (x pools) at once."""
 
     def __init__(self, settings: KpaSettings, ready: Int, now: float) -> None:
         """Starts in panic mode, and so without scaling down, where more than one pod is ready."""

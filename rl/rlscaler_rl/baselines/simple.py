@@ -13,7 +13,7 @@ from rlscaler_rl.baselines.contender import Pair, PeriodicContender, Value, chea
 
 @dataclass(frozen=True, slots=True)
 class StaticSettings:
-    """How far each pool stands between its minReplicas (0) and its maxReplicas (1)."""
+    """Position of each pool between its minReplicas (0) and its maxReplicas (1)."""
 
     fraction: Pair = 1.0
     placement: Value = Placement.BALANCED
@@ -40,7 +40,8 @@ class Unscaled(PeriodicContender):
 
 
 class StaticForPeak(PeriodicContender):
-    """The cheapest constant replicas for the highest rate of the episode: what a user who knows the peak provisions."""
+    """The cheapest constant replicas for the highest rate of the episode: the provisioning of a user who knows the
+    peak."""
 
     def __init__(self, rate: Float, target: float = 0.8) -> None:
         """`rate` (N, T): the mean arrivals of every second of the episodes that it will play."""
@@ -52,7 +53,7 @@ class StaticForPeak(PeriodicContender):
 
 @dataclass(frozen=True, slots=True)
 class RecentSettings:
-    """How long the highest rate is remembered, and how full the replicas for it are to be."""
+    """Memory for the highest rate in seconds, and the utilization of the replicas for it."""
 
     window_seconds: Value = 300.0
     target: Value = 0.8

@@ -26,7 +26,7 @@ LIFETIME_SECONDS, DIFFERENCE = 12 * 3600.0, 0.1
 
 
 class Bounds(NamedTuple):
-    """What a container should ask for: the target, and the bounds within which it is left alone."""
+    """Request of a container: the target, and the bounds within which its present request stays."""
 
     lower: float
     target: float
@@ -58,7 +58,7 @@ class Histogram:
         self.weight[number] += weight * 2.0 ** ((time - self.reference) / HALF_LIFE_SECONDS)
 
     def percentile(self, share: float) -> float:
-        """Give the upper edge of the bin in which the percentile lies; 0 where nothing was taken in."""
+        """Return the upper edge of the bin in which the percentile lies; 0 for an empty histogram."""
         total = np.cumsum(np.maximum(self.weight, 0.0))
         if not total[-1] > 0:
             return 0.0
@@ -66,17 +66,17 @@ class Histogram:
 
 
 class Vpa:
-    """Recommends what the containers of one service should ask for, cores and bytes."""
+    """Recommends the requests of the containers of one service, in cores and bytes."""
 
     def __init__(self, request: tuple[float, float], begin: float = 0.0) -> None:
-        """`request` is what they ask for at first, in cores and bytes, at the time `begin` in seconds."""
+        """`request` is the initial one in cores and bytes, at the time `begin` in seconds."""
         self.request = request
         self._cpu, self._memory = Histogram(0.01, 200), Histogram(1e7, 230)
         self._begin, self._samples, self._changed = begin, 0, begin
         self._peak_since, self._peak = begin, 0.0
 
     def observe(self, time: float, cores: Float, memory: Float) -> None:
-        """Take in what the pods (N,) use at `time`."""
+        """Add the use of the pods (N,) at `time`."""
         self._samples += 1
         for value in cores:
             self._cpu.add(float(value), max(self.request[0], 0.1), time)
@@ -97,26 +97,28 @@ class Vpa:
             self._peak = value
 
     def bounds(self, time: float) -> tuple[Bounds, Bounds]:
-        """Give what CPU and memory should be."""
+        """Return the bounds of CPU and memory."""
         confidence = max(min((time - self._begin) / 86400, self._samples / 1440), 1e-9)
         wider, narrower = 1 + 1 / confidence, (1 + 0.001 / confidence) ** -2
         cpu, memory = (
             Bounds(
-                MARGIN * one.percentile(LOWER) * narrower,
-                MARGIN * one.percentile(TARGET),
-                MARGIN * one.percentile(UPPER) * wider,
+                MARGIN * histogram.percentile(LOWER) * narrower,
+                MARGIN * histogram.percentile(TARGET),
+                MARGIN * histogram.percentile(UPPER) * wider,
             )
-            for one in (self._cpu, self._memory)
+            for histogram in (self._cpu, self._memory)
         )
         return cpu, memory
 
     def update(self, time: float, least: tuple[float, float], most: tuple[float, float]) -> tuple[float, float]:
         """Change the request where the updater would, and give it. `least` and `most` are the policy's bounds."""
-        found = self.bounds(time)
-        target = tuple(float(np.clip(one.target, low, high)) for one, low, high in zip(found, least, most, strict=True))
+        bounds = self.bounds(time)
+        target = tuple(
+            float(np.clip(bound.target, low, high)) for bound, low, high in zip(bounds, least, most, strict=True)
+        )
         outside = any(
-            not min(one.lower, high) <= now <= max(one.upper, low)
-            for one, now, low, high in zip(found, self.request, least, most, strict=True)
+            not min(bound.lower, high) <= now <= max(bound.upper, low)
+            for bound, now, low, high in zip(bounds, self.request, least, most, strict=True)
         )
         differs = sum(abs(wanted - now) / now for wanted, now in zip(target, self.request, strict=True)) >= DIFFERENCE
         if self._samples and (outside or (time - self._changed >= LIFETIME_SECONDS and differs)):

@@ -86,7 +86,7 @@ class PreparedScenarios(NamedTuple):
 
 
 class Past(NamedTuple):
-    """What N services went through before their episodes begin."""
+    """History of N services before their episodes begin."""
 
     epoch: Float  # (N,) Unix seconds at which they begin
     rate_time: Float  # (N, H) as in `State`
@@ -101,14 +101,17 @@ class Past(NamedTuple):
 
 
 class Batch:
-    """Clusters side by side, those of longer action intervals first.
+    """N clusters side by side, in the order of falling action intervals.
 
-    Between two calls of `act` everything live does happens: the sensing ticks every 5 s with the reactive floor and the
-    traffic weights. Rows may be at different times of different episodes. `history` is the number of rates that are
-    remembered; fewer are quicker, and with no `behavior` nothing reads further back than
-    `forecast.MEMORY_LIMIT_SECONDS`. A load is learned of only where there is a `past`, or where the scenarios come with
-    what was learned before them: ten minutes teach nothing. Without `learns` it is not even then, and `act` has to be
-    told. `faults` takes from every `sense` what is not measured.
+    Between two calls of `act` the batch does everything that the operator does live: the sensing ticks every 5 s with
+    the reactive floor and the traffic weights. Rows may be at different times of different episodes.
+
+    :param history: rates that are remembered. Fewer are quicker; with no `behavior` nothing reads further back than
+        `forecast.MEMORY_LIMIT_SECONDS`.
+    :param past: history of the services. Forecasters learn only with a `past`, or where the scenarios bring learned
+        state: ten minutes teach nothing.
+    :param learns: False: forecasters never learn, and `act` takes `learned_by`.
+    :param faults: removes unmeasured values from the samples of every `sense`.
     """
 
     def __init__(
@@ -131,7 +134,7 @@ class Batch:
             )
         self.contract = contract or ObservationContract()
         self.rule = rule
-        """What the actions of `act` are added to; None: the present replicas."""
+        """Forecast rule to whose replicas the actions of `act` are added; None: to the present replicas."""
         self.interval = int(intervals[0])
         """Action interval of the first row in seconds, the longest of all."""
         self.rows = np.arange(len(scenarios))
@@ -166,7 +169,7 @@ class Batch:
 
     @property
     def capacity(self) -> Capacity:
-        """What follows from the specs, kept from tick to tick."""
+        """Capacities that follow from the specs, computed once."""
         return self._prepared.capacity
 
     def restart(self, rows: NDArray[np.intp], scenarios: Scenarios) -> None:
@@ -200,7 +203,7 @@ class Batch:
         self._counted[rows] = 0.0
 
     def sense(self, *, latency: bool = True) -> Samples:
-        """Take one sensing tick; what is measured now goes into the rate history."""
+        """Take one sensing tick; the measured rate goes into the rate history."""
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows, latency=latency)
         if self._faults is not None:
             samples = self._faults(samples)
@@ -217,14 +220,15 @@ class Batch:
         return samples, observation, stacked_input(self.state)
 
     def observe_rows(self, rows: NDArray[np.intp]) -> Float32:
-        """(M, 10 k) what the network would be shown in the given rows (M,); nothing is remembered of it."""
+        """(M, 10 k) network inputs of the given rows (M,); the state of the batch does not change."""
         params, samples = self.params.take(rows), sensing.sense(self.facts, self.sensors, self.cluster, rows)
         samples.time = samples.time + self.scenarios.epoch[rows]
         state = sense(params, self.state.take(rows), samples)
         return stacked_input(observe(params, state, samples, self.contract)[1])
 
     def _count(self, samples: Samples) -> None:
-        """Tell samples of all rows how many requests came and were late since the last count, once a minute."""
+        """Fill `counted_requests` and `counted_late` of the samples with the requests since the last count, once a
+        minute."""
         row = self.cluster.row
         counted = np.stack([row["requests"], row["late"] + row["dropped"]], axis=1)
         due = row["time"] % COUNT_SECONDS == 0
@@ -319,5 +323,5 @@ class Batch:
 
 
 def _knowing(state: State, other: State) -> State:
-    """Give the state with what the `other` one has learned of the loads."""
+    """Return the state with the forecasters' memory of the `other` state."""
     return replace(state, load_recent=other.load_recent, load_calendar=other.load_calendar)

@@ -1,8 +1,8 @@
-"""The state of two pools under load, N episodes at a time: what both levels of the simulator read and write.
+"""State of two pools under load, N episodes at a time, that both levels of the simulator read and write.
 
-Causality runs one way: the load arrives whatever the service does (open loop); queues, latencies and
-utilizations follow from it and from the pods that are ready. `simulation.fluid` moves this state second by second
-with formulas, `simulation.requests` request by request; sensing, ledger and rewards cannot tell them apart.
+Causality runs one way: the load does not depend on the service (open loop); queues, latencies and utilizations follow
+from it and from the ready pods. `simulation.fluid` moves this state second by second with formulas,
+`simulation.requests` request by request; sensing, ledger and rewards cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ POOL = np.dtype(
 
 
 class ClusterFacts(NamedTuple):
-    """What stays constant during an episode; N rows."""
+    """Constants of an episode; N rows."""
 
     row: NDArray[Any]  # (N,) ROW_FACTS
     pool: NDArray[Any]  # (N, 2) POOL_FACTS
@@ -107,7 +107,7 @@ class ClusterFacts(NamedTuple):
 
 
 class Sensors(NamedTuple):
-    """How each episode is measured; N rows. `delay + scrape + window` must stay below `RING` seconds."""
+    """Measurement of each episode; N rows. `delay + scrape + window` must stay below `RING` seconds."""
 
     scrape: Float  # (N,) whole seconds between scrapes
     phase: Float  # (N,) whole seconds into the scrape interval at which the episode begins
@@ -121,7 +121,7 @@ class Sensors(NamedTuple):
 
 
 class ClusterState(NamedTuple):
-    """What changes; N rows. Counters start at 0 when the episode does and never fall."""
+    """Variables of an episode; N rows. Counters start at 0 with the episode and never fall."""
 
     row: NDArray[Any]  # (N,) ROW
     pool: NDArray[Any]  # (N, 2) POOL
@@ -145,7 +145,7 @@ def bucket_positions(rps: Float, slo: Float) -> Float32:
 
 
 def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDArray[Any]:
-    """A structured array from its columns; what is left out is 0."""
+    """Structured array from its columns; missing columns are 0."""
     table = np.zeros(shape, dtype)
     for name, values in columns.items():
         table[name] = values
@@ -153,7 +153,7 @@ def records(dtype: np.dtype[Any], shape: tuple[int, ...], **columns: Any) -> NDA
 
 
 def empty(n: int, *, formulas: bool) -> ClusterState:
-    """N rows to be filled by `begin`; with `formulas` latencies are kept as what they follow from."""
+    """N rows to be filled by `begin`; with `formulas` the parameters of latencies are stored instead of histograms."""
     bounds = len(BUCKETS_SECONDS) + 1
     return ClusterState(
         row=np.zeros(n, ROW),
@@ -180,8 +180,8 @@ def begin(cluster: ClusterState, rows: Int, ready: Int, rate: Float, rps: Float,
     known = np.zeros(len(rate), np.bool_)
     if past is not None:
         known[:] = ~np.isnan(past).any(axis=1)
-        kept = past[:, -RING:]
-        requests[known] = np.pad(kept[known], ((0, 0), (RING - kept.shape[1], 0)), mode="edge")
+        recent = past[:, -RING:]
+        requests[known] = np.pad(recent[known], ((0, 0), (RING - recent.shape[1], 0)), mode="edge")
         rate = np.where(known, requests[:, -RECENT_SECONDS:].mean(axis=1), rate)
     capacity = np.maximum((ready * rps).sum(1), 1e-9)
     weight = ready * rps / capacity[:, None]

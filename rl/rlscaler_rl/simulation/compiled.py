@@ -1,8 +1,8 @@
-"""How the simulator's kernels are compiled, and where their machine code is kept.
+"""Compilation of the simulator's kernels, and the folder of their machine code.
 
-Numba asks whether the file of a cached function has changed, not whether those of the functions it calls have. A kernel
-that is built from several files would go on as before after one of them was corrected, so the cache has a folder of its
-own for every state of these files.
+Numba notices a changed file of a cached function, but not a changed file of the functions that it calls. A kernel built
+from several files would go on as before after one of them was corrected, so the cache has a folder of its own for every
+state of these files.
 """
 
 from __future__ import annotations

@@ -52,14 +52,14 @@ class Result(Rows):
 
 @dataclass(slots=True)
 class Run:
-    """What `run` hands back."""
+    """Results of `run`."""
 
     result: Result
     ledger: Ledger
     timeline: dict[str, NDArray[Any]]
     """Per point, (N, T) or (N, T, 2), arrivals and late shares since the point before; empty unless asked for."""
     state: State
-    """What an actor remembers at the end."""
+    """Memory of an actor at the end."""
 
     acted: dict[str, Float]
     """Sensing ticks (N,) at which each guard, by its name, changed something or stood in the way; 0 for a contender,
@@ -95,7 +95,7 @@ class _Counts:
 
 
 class _Timeline:
-    """What happens from point to point, for pictures."""
+    """Events between two points, for pictures."""
 
     def __init__(self, batch: Batch, step_seconds: int) -> None:
         """`step_seconds` lie between two points, and divide a sensing tick."""
@@ -182,10 +182,10 @@ def paced(scenarios: Scenarios, spec: SpecSettings) -> Scenarios:
     """
     if spec.interval_seconds is None:
         return scenarios
-    asked = np.unique(spec.interval_seconds)
-    if len(asked) != 1:
-        raise ScenarioError(f"interval_seconds: one for all episodes of a batch is needed, got {asked.tolist()}")
-    return replace(scenarios, interval_seconds=np.full(len(scenarios), float(asked[0])))
+    intervals = np.unique(spec.interval_seconds)
+    if len(intervals) != 1:
+        raise ScenarioError(f"interval_seconds: one for all episodes of a batch is needed, got {intervals.tolist()}")
+    return replace(scenarios, interval_seconds=np.full(len(scenarios), float(intervals[0])))
 
 
 Tick = Callable[[int], NDArray[Any] | None]

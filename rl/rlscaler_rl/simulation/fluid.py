@@ -1,8 +1,9 @@
 """The fluid level: queues as volumes, lateness by queueing formulas, one second at a time. For training and screening.
 
 Arrivals are split by the traffic weights, wait in their pool's queue and are served at `ready * requests_per_second`.
-What exceeds the queue limit, would wait longer than the clients do, or finds no ready pod is dropped. The share that
-is late is that of the router's steady state at the present load, or what the backlog makes of it: the larger one.
+Requests are dropped that exceed the queue limit, that would wait longer than the clients do, or that find no ready pod.
+The share of late requests is that of the router's steady state at the present load, or that of the backlog: the larger
+one.
 """
 
 from __future__ import annotations
@@ -121,8 +122,8 @@ def _count_latencies(facts: ClusterFacts, cluster: ClusterState, tables: Latency
 _counting = njit(fastmath=True, error_model="numpy", inline="never")
 _inner = njit(fastmath=True, error_model="numpy", inline="never", _nrt=False)
 """`_inner` borrows its arguments as `compiled.inlined` does, but is not forced into its callers: fast arithmetic that
-is put elsewhere has other last bits, and so has every network that is trained on it. `_counting` is for what the
-compiler puts into its callers by itself."""
+is inlined elsewhere has other last bits, and so has every network that is trained on it. `_counting` leaves inlining to
+the compiler."""
 
 
 @_inner
@@ -234,8 +235,8 @@ def _waiting(
 ) -> tuple[float, float, float]:
     """Probability of waiting, the rate (1/s) at which the wait's tail decays, and utilization.
 
-    The average of rho keeps what was the case when load and capacity fall together, the average load over the
-    present capacity gives relief as soon as capacity arrives; the lower one counts. Real overload is the queue's.
+    The average of rho remembers the time before load and capacity fell together; the average load over the present
+    capacity gives relief as soon as capacity arrives; the lower one counts. Real overload is in the queue.
     """
     capacity = pool.ready * fact.rps
     if capacity <= 0.0:
@@ -260,8 +261,8 @@ def _waiting(
 _BOUNDS = BUCKETS_SECONDS
 _SQUARED_CVS = np.array(CVS) ** 2
 _RHO_CAP = 1.1
-"""What one second can add to the average of rho: fitted, with the table, to the request level's late share between rho
-.7 and .95. At 1 the average would hardly see the bursts, far above it one second of overload would last."""
+"""Most that one second adds to the average of rho: fitted, with the table, to the request level's late share between
+rho .7 and .95. At 1 the average would hardly see the bursts, far above it one second of overload would last."""
 _REGULARITY = 0.4
 """Squared coefficient of variation that arrivals lose by being shared out in turn, over the share that goes elsewhere:
 1 for a pool of one pod that never changes, less for more pods; fitted to whole episodes of the four patterns."""

@@ -1,12 +1,12 @@
-"""A generative model of loads: what a service may get in an hour or two of some day, drawn anew for every stretch.
+"""Generative model of loads: an hour or two of some day of a service, drawn anew for every stretch.
 
 A load is a product of parts, every one with parameters of its own that are drawn once a stretch:
 
 - the *diurnal* curve, two harmonics over 24 h, times a factor for the weekend;
 - *regimes*: the level wanders, and switches to another one at random times, at once or over minutes;
 - *bursts*: at random times with heavy-tailed heights, and from jobs at fixed minutes of the hour;
-- *dispersion*: a gamma distributed modulation with mean 1 and a drawn correlation time, around which requests arrive
-  as a Poisson process (a doubly stochastic Poisson process, Cox 1955; in one second negative binomial).
+- *dispersion*: a gamma distributed modulation with mean 1 and a drawn correlation time, around which requests arrive as
+  a Poisson process (a doubly stochastic Poisson process, Cox 1955; in one second negative binomial).
 
 Rates are relative to the busy level of the load's day, so that a caller puts them at any scale. Nothing is fitted to
 single loads: `statistics` beside those of recorded loads show whether the drawn ones cover them.
@@ -38,7 +38,8 @@ class Stretches(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LoadModel:
-    """What a stretch is drawn from; pairs bound a uniform draw, or a log-uniform one where it says "log"."""
+    """Distributions of the parameters of a stretch; pairs bound a uniform draw, or a log-uniform one where it says
+    "log"."""
 
     flat_share: float = 0.15
     """Probability of a load without day and night."""
@@ -132,7 +133,7 @@ _RECORD = np.dtype([(name, "f8") for name in _FIELDS])
 
 
 def _parameters(n: int, rng: np.random.Generator, model: LoadModel) -> NDArray[Any]:
-    """(N,) what each load is like."""
+    """(N,) drawn parameters of each load."""
 
     def uniform(bounds: Pair) -> Float:
         return rng.uniform(*bounds, n)
@@ -201,16 +202,16 @@ def _modulate(load: NDArray[Any], rate: Float32, rng: np.random.Generator) -> No
     seconds = rate.shape[1]
     boost = np.empty(seconds)
     for n in range(rate.shape[0]):
-        one = load[n]
+        parameters = load[n]
         boost[:] = 1.0
-        _add_bursts(one, boost, rng)
-        if one.job_period > 0:
-            _add_jobs(one, boost, rng)
-        _follow_regimes(one, boost, rng)
-        step = np.exp(-1.0 / one.variance_seconds)
+        _add_bursts(parameters, boost, rng)
+        if parameters.job_period > 0:
+            _add_jobs(parameters, boost, rng)
+        _follow_regimes(parameters, boost, rng)
+        step = np.exp(-1.0 / parameters.variance_seconds)
         jitter = np.sqrt(1 - step * step)
         score = rng.standard_normal()
-        mean, spread = 1.0 - one.variance / 9.0, np.sqrt(one.variance) / 3.0
+        mean, spread = 1.0 - parameters.variance / 9.0, np.sqrt(parameters.variance) / 3.0
         for t in range(seconds):
             score = step * score + jitter * rng.standard_normal()
             cube = max(mean + spread * score, 0.0)
@@ -222,21 +223,21 @@ STRIDE = 5
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _follow_regimes(one: Any, boost: Float, rng: np.random.Generator) -> None:
+def _follow_regimes(parameters: Any, boost: Float, rng: np.random.Generator) -> None:
     """Multiply `boost` (T,) in place by the level, which wanders and switches between regimes."""
-    keep = np.exp(-STRIDE / one.wander_seconds)
-    noise = one.wander * np.sqrt(1 - keep * keep)
-    wander = one.wander * rng.standard_normal()
-    switching = one.switches > 0
-    towards = one.switch_height * rng.standard_normal() if switching else 0.0
-    regime, following = towards, 1 - np.exp(-STRIDE / one.switch_seconds)
-    next_switch = rng.exponential() / one.switches if switching else np.inf
+    keep = np.exp(-STRIDE / parameters.wander_seconds)
+    noise = parameters.wander * np.sqrt(1 - keep * keep)
+    wander = parameters.wander * rng.standard_normal()
+    switching = parameters.switches > 0
+    towards = parameters.switch_height * rng.standard_normal() if switching else 0.0
+    regime, following = towards, 1 - np.exp(-STRIDE / parameters.switch_seconds)
+    next_switch = rng.exponential() / parameters.switches if switching else np.inf
     before = np.exp(wander + regime)
     for begin in range(0, len(boost), STRIDE):
         wander = keep * wander + noise * rng.standard_normal()
         if begin >= next_switch:
-            towards = one.switch_height * rng.standard_normal()
-            next_switch = begin + rng.exponential() / one.switches
+            towards = parameters.switch_height * rng.standard_normal()
+            next_switch = begin + rng.exponential() / parameters.switches
         regime += (towards - regime) * following
         after = np.exp(wander + regime)
         for t in range(begin, min(begin + STRIDE, len(boost))):
@@ -245,31 +246,33 @@ def _follow_regimes(one: Any, boost: Float, rng: np.random.Generator) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_bursts(one: Any, boost: Float, rng: np.random.Generator) -> None:
+def _add_bursts(parameters: Any, boost: Float, rng: np.random.Generator) -> None:
     """Raise `boost` (T,) in place by bursts at random times, some of which began before the stretch."""
-    if one.bursts <= 0:
+    if parameters.bursts <= 0:
         return
-    begin = -4.0 * one.burst_seconds
+    begin = -4.0 * parameters.burst_seconds
     while True:
-        begin += rng.exponential() / one.bursts
+        begin += rng.exponential() / parameters.bursts
         if begin >= len(boost):
             return
-        height = one.burst_height * (1.0 - rng.random()) ** (-1.0 / one.burst_tail)
-        length = one.burst_seconds * np.exp(0.7 * rng.standard_normal())
-        _raise(boost, begin, min(height, one.highest_burst), length, rng.random() < 0.5)
+        height = parameters.burst_height * (1.0 - rng.random()) ** (-1.0 / parameters.burst_tail)
+        length = parameters.burst_seconds * np.exp(0.7 * rng.standard_normal())
+        _raise(boost, begin, min(height, parameters.highest_burst), length, rng.random() < 0.5)
 
 
 @njit(cache=True, nogil=True)
-def _add_jobs(one: Any, boost: Float, rng: np.random.Generator) -> None:
+def _add_jobs(parameters: Any, boost: Float, rng: np.random.Generator) -> None:
     """Raise `boost` (T,) in place by a job that comes every so many minutes of the clock, most times it is due."""
-    first = one.begin + ((one.job_offset - one.begin) % one.job_period) - one.job_period
-    due = first - one.begin
+    first = (
+        parameters.begin + ((parameters.job_offset - parameters.begin) % parameters.job_period) - parameters.job_period
+    )
+    due = first - parameters.begin
     while due < len(boost):
-        if rng.random() < one.job_certainty:
-            height = one.job_height * np.exp(0.15 * rng.standard_normal())
-            length = one.job_seconds * np.exp(0.2 * rng.standard_normal())
+        if rng.random() < parameters.job_certainty:
+            height = parameters.job_height * np.exp(0.15 * rng.standard_normal())
+            length = parameters.job_seconds * np.exp(0.2 * rng.standard_normal())
             _raise(boost, due + 2.0 * rng.standard_normal(), height, length, True)
-        due += one.job_period
+        due += parameters.job_period
 
 
 @njit(cache=True, nogil=True)

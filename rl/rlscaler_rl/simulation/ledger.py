@@ -94,12 +94,12 @@ def ready_limit(targets: NDArray[Any], tick_seconds: int, scenarios: Scenarios) 
     A pod that is ready was asked for one cold start ago and ever since: as many can be ready as the lowest target over
     the shortest cold start before, and no more than the nodes have room for.
     """
-    asked = np.concatenate([scenarios.initial[None], np.repeat(targets, tick_seconds, axis=0)])
+    targeted = np.concatenate([scenarios.initial[None], np.repeat(targets, tick_seconds, axis=0)])
     limit = np.zeros(scenarios.initial.shape)
     seconds = np.ceil(np.maximum(scenarios.cold_start_low, 1)).astype(int)
     for row, pool in np.ndindex(*limit.shape):
-        window = min(int(seconds[row, pool]), len(asked) - 1)
-        past = np.concatenate([np.full(window - 1, asked[0, row, pool]), asked[:, row, pool]])
+        window = min(int(seconds[row, pool]), len(targeted) - 1)
+        past = np.concatenate([np.full(window - 1, targeted[0, row, pool]), targeted[:, row, pool]])
         lowest = np.lib.stride_tricks.sliding_window_view(past, window).min(axis=1)
         room = max(scenarios.schedulable[row, pool], scenarios.initial[row, pool])
         limit[row, pool] = np.minimum(lowest[1:], room).sum()
@@ -170,7 +170,8 @@ def equal(name: str, left: Float, right: Float) -> None:
 
 
 def holds(name: str, good: Any, shown: Float) -> None:
-    """Raise LedgerError with the invariant's name and what is `shown` (N, ...) of the first row not `good` (N,)."""
+    """Raise LedgerError with the invariant's name and the `shown` (N, ...) values of the first row that is not `good`
+    (N,)."""
     if not np.all(good):
         row = int(np.flatnonzero(~good)[0])
         raise LedgerError(

@@ -20,7 +20,7 @@ class Level(Protocol):
     """Moves the clusters of N episodes, row by row. Both levels keep the same counters in `cluster`."""
 
     def begin(self, facts: ClusterFacts, rows: NDArray[np.intp]) -> None:
-        """Episodes begin in the given rows (M,). Raises ScenarioError for what the level cannot simulate."""
+        """Begin episodes in the given rows (M,). Raises ScenarioError for a scenario that the level cannot simulate."""
 
     def scale(self, facts: ClusterFacts, cluster: ClusterState, rows: Int, desired: Int, weights: Int) -> None:
         """Set the target replicas (M, 2) and the traffic weights (M, 2; any scale) of the given rows (M,)."""

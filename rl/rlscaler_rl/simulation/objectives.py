@@ -1,4 +1,4 @@
-"""What an action interval was worth: the rewards that training can maximise, by name."""
+"""Rewards of an action interval that training can maximise, by name."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Counters(Rows):
     histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
     def since(self, before: Counters) -> Counters:
-        """What was counted since an earlier moment."""
+        """Counts since an earlier moment."""
         return Counters(
             self.time - before.time,
             self.requests - before.requests,
@@ -54,7 +54,7 @@ class Counters(Rows):
 
 @dataclass(slots=True)
 class Norms(Rows):
-    """What makes the rewards of services of different size and traffic comparable."""
+    """Factors that make the rewards of services of different size and traffic comparable."""
 
     price_ratio: Float  # (N,) CPU over GPU
     size: Float  # (N,) NOMINAL_SIZE over the cost of all replicas that may exist
@@ -133,8 +133,9 @@ def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dic
 
 
 def interval_figures(spent: Counters, norms: Norms, changed: Float) -> dict[str, Float]:
-    """What `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's mean
-    rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no requests."""
+    """Figures that `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's
+    mean rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no
+    requests."""
     cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
     silent = norms.mean_rate <= LEAST_RATE
     return {
@@ -158,10 +159,10 @@ def p95_seconds(spent: Counters, timeout: Float) -> Float:
 
 
 class Weighted:
-    """The weighted improvement over the baseline measured for the same kind of load; an `Objective`.
+    """Weighted improvement over the baseline measured for the same kind of load; an `Objective`.
 
-    Where nothing was asked for, neither latency nor throughput is better or worse. Unclipped: an interval at the
-    timeout costs many times what a good one can win, as the definition has it.
+    Without requests neither latency nor throughput is better or worse. Unclipped: an interval at the timeout costs many
+    times the gain of a good one, as the definition has it.
     """
 
     def __init__(self, baselines: Mapping[str, Mapping[str, float]], weights: Mapping[str, float] = WEIGHTS) -> None:
@@ -170,9 +171,9 @@ class Weighted:
 
     def __call__(self, spent: Counters, norms: Norms, changed: Float) -> Float:
         chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
-        baseline = {name: np.array([one[name] for one in chosen]) for name in self.weights}
-        found = improvements(interval_figures(spent, norms, changed), baseline)
-        return np.asarray(sum(weight * np.nan_to_num(found[name]) for name, weight in self.weights.items()))
+        baseline = {name: np.array([values[name] for values in chosen]) for name in self.weights}
+        gains = improvements(interval_figures(spent, norms, changed), baseline)
+        return np.asarray(sum(weight * np.nan_to_num(gains[name]) for name, weight in self.weights.items()))
 
 
 OBJECTIVES: dict[str, Objective] = {"slo_cost": slo_cost, "performance_cost": performance_cost}

@@ -1,8 +1,8 @@
 """Pods: their targets, their cold starts and the nodes' room, alike at both levels.
 
 Pods become ready a drawn cold start after they were scheduled, at the end of that second; pods beyond the nodes'
-capacity stay pending. A smaller target removes the newest pods that are not ready first, then the newest ready ones,
-as a ReplicaSet does. A ready pod that leaves ends what it has begun; what waits there is routed again.
+capacity stay pending. A smaller target removes the newest pods that are not ready first, then the newest ready ones, as
+a ReplicaSet does. A ready pod that leaves ends the requests in service; its waiting requests are routed again.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Float32 = NDArray[np.float32]
 
 _exact = njit(cache=True, nogil=True, fastmath=False, error_model="numpy")
 _fast = njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-"""Every flag is said, because both levels call these functions: what is not said numba takes from the first caller it
-meets, and results would depend on which level was compiled first. `_fast`: called every second of every row."""
+"""Every flag is set, because both levels call these functions: numba takes an unset flag from the first caller that it
+compiles, and results would depend on the level that was compiled first. `_fast`: called every second of every row."""
 
 
 @_exact
@@ -52,7 +52,7 @@ def set_target(pool: Any, fact: Any, left: Float32, key: np.uint64, p: int, targ
 
 @_exact
 def set_weights(pools: Any, first: int, second: int) -> None:
-    """Traffic weights of the two pools in any scale; both 0 keeps what was."""
+    """Set the traffic weights of the two pools, in any scale; both 0 leaves them as they are."""
     total = first + second
     if total > 0:
         pools[0].weight = first / total
@@ -77,7 +77,7 @@ def shares(pools: Any) -> tuple[float, float]:
 def start_pods(pool: Any, fact: Any, left: Float32) -> int:
     """Let a second pass of every cold start whose pod has room on a node; returns how many pods became ready."""
     room = fact.schedulable - pool.ready
-    waiting, kept = pool.waiting, 0
+    waiting, starting = pool.waiting, 0
     for k in range(waiting):
         remaining = left[k]
         if k < room:
@@ -85,7 +85,7 @@ def start_pods(pool: Any, fact: Any, left: Float32) -> int:
         if remaining <= 0.0:
             pool.ready += 1
         else:
-            left[kept] = remaining
-            kept += 1
-    pool.waiting = kept
-    return waiting - kept
+            left[starting] = remaining
+            starting += 1
+    pool.waiting = starting
+    return waiting - starting

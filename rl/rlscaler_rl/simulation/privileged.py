@@ -1,7 +1,7 @@
-"""What the critic may see in training and the actor never does: the scenario's hidden facts and its near future.
+"""Inputs that the critic may see in training and the actor never does: the scenario's hidden facts and its near future.
 
 An asymmetric critic (Pinto et al. 2018) explains away most of the return's variance that no policy can do anything
-about: whether a spike comes, how long this GPU's cold start is, what lateness costs here.
+about: whether a spike comes, how long this GPU's cold start is, the price of lateness.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WIDTH = len(WINDOWS_SECONDS) + 22
 
 @dataclass(slots=True)
 class Hidden(Rows):
-    """What is fixed about N episodes before they begin."""
+    """Constants of N episodes that are fixed before they begin."""
 
     volume: Float  # (N, T + 1) requests until each second
     fixed: Float32  # (N, 12)
@@ -80,7 +80,7 @@ def _reveal(
     rows: Int,
     out: Float32,
 ) -> None:
-    """The columns that change; after the episode's end the rate counts as what it was at the end."""
+    """Fill the columns that change; after the episode's end the rate counts as that at the end."""
     windows = len(_ENDS)
     for m in range(len(rows)):
         n = rows[m]

@@ -28,8 +28,8 @@ class HeldRequests(NamedTuple):
     """The requests in the system, N rows, pools, pods in the order in which they became ready; times in seconds since
     the episode began.
 
-    Those that will be begun and those that will be given up before are kept apart, each in order of leaving. The last
-    pod's slots of a pool hold what pods that left the pool have begun.
+    Requests that will be served and requests that will be given up before are stored apart, each in order of leaving.
+    The last pod's slots of a pool hold the requests in service of pods that left the pool.
     """
 
     free: Float  # (N, 2, MAX_PODS + 1) when the pod has worked off what it will begin
@@ -146,16 +146,16 @@ def book_departures_of_leavers(
     held: HeldRequests, row: Any, pool: Any, row_fact: Any, n: int, p: int, now: float
 ) -> None:
     """`book_departures` for the requests, in no order, that pods which left have begun; no pod is billed for them."""
-    kept = 0
+    serving = 0
     for i in range(held.last[n, p, LEAVERS]):
         end, came = held.end[n, p, LEAVERS, i], held.arrived[n, p, LEAVERS, i]
         if end <= now:
             _book(held, row, pool, row_fact, n, end - came)
             pool.work += 1.0
         else:
-            held.end[n, p, LEAVERS, kept], held.arrived[n, p, LEAVERS, kept] = end, came
-            kept += 1
-    held.last[n, p, LEAVERS] = kept
+            held.end[n, p, LEAVERS, serving], held.arrived[n, p, LEAVERS, serving] = end, came
+            serving += 1
+    held.last[n, p, LEAVERS] = serving
 
 
 @inlined
@@ -188,10 +188,12 @@ def take_back(
     moved: Float,
     count: int,
 ) -> int:
-    """Take what pod `k` has not begun by `now` out of its queue, after `book_departures`.
+    """Take the requests that pod `k` has not begun by `now` out of its queue, after `book_departures`. Return the new
+    count.
 
-    moved (.., 3): time of arrival, seconds of service, pool; rows from `count` on are filled, in order of arrival.
-    Returns the new count. With `leaves` what is in service goes on, at no ready pod.
+    :param moved: (.., 3) time of arrival, seconds of service, pool; rows from `count` on are filled, in order of
+        arrival.
+    :param leaves: requests in service go on, at no ready pod.
     """
     begun = held.first[n, p, k]
     if begun < held.last[n, p, k]:

@@ -1,10 +1,10 @@
-"""Scenarios for training: stretches of days with what came before, on services of many kinds.
+"""Scenarios for training: stretches of days with the minutes before them, on services of many kinds.
 
-What the actor is not told (SLO, cold starts, price ratio, capacity ratio, lag, size) varies between episodes, so that
-one policy serves them all; `ranges.envelope` is what the manifest states about it. Some of the episodes have the
-nominal service. The others keep the nominal value of each column with some probability and draw it otherwise, each
-column on its own. A stretch begins anywhere in a day, with the minutes before it as history and with replicas that the
-load before it needs.
+Facts that the actor does not see (SLO, cold starts, price ratio, capacity ratio, lag, size) vary between episodes, so
+that one policy serves them all; `ranges.envelope` is their range in the manifest. Some of the episodes have the nominal
+service. The others keep the nominal value of each column with some probability and draw it otherwise, each column on
+its own. A stretch begins anywhere in a day, with the minutes before it as history and with the replicas that the load
+before it needs.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class _Draw:
         return np.where(keep, np.array(NOMINAL[name]), drawn)
 
     def spread(self, shape: tuple[int, ...], error: float) -> Float:
-        kept = self.rng.random((self.n, 1)) < self.share
-        return np.where(kept, 0.0, self.rng.uniform(-error, error, shape))
+        nominal = self.rng.random((self.n, 1)) < self.share
+        return np.where(nominal, 0.0, self.rng.uniform(-error, error, shape))
 
 
 def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_]) -> None:

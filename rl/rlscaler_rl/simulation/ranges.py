@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """What training scenarios are drawn from.
+    """Distributions of training scenarios.
 
     A pair of numbers bounds a uniform draw unless its comment says otherwise.
     """
@@ -22,7 +22,7 @@ class Ranges:
     nominal_share: float = 0.3
     """Probability with which a single column of the other services keeps its nominal value."""
     busy_share: tuple[float, float] = (0.06, 0.9)
-    """Log: what the busy level of a load's day needs of the capacity of all replicas that may exist."""
+    """Log: share of the capacity of all replicas that the busy level of a load's day needs."""
     unknown_past_share: float = 0.1
     """Probability that the operator knows nothing of the time before the episode, as after an installation."""
     one_pool_share: float = 0.2

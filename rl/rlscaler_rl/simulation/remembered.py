@@ -1,8 +1,8 @@
 """Stretches of days of services whose forecaster has seen the hours before them.
 
-The days of a pool of services are shown to their forecasters once, all side by side: what arrives does not depend on
-what an actor does, so that no capacity has to be simulated for it. At some moments of each day what was learned is
-kept, and an episode that begins at such a moment begins with it.
+The days of a pool of services are shown to their forecasters once, all side by side: the load does not depend on the
+actor, so that no capacity has to be simulated for it. At some moments of each day the forecasters' memory is stored,
+and an episode that begins at such a moment begins with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SERVICES, MOMENTS = 512, 12
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Days of N services, and what their forecasters knew at K moments of each."""
+    """Days of N services, and the memory of their forecasters at K moments of each."""
 
     services: Scenarios
     """Everything but the loads, of which there are none in it."""
@@ -69,23 +69,23 @@ class Pool:
         return cls(services, days.rate, days.arrivals, begin, recent, calendar)
 
     def take(self, rows: NDArray[np.intp], duration: int, rng: np.random.Generator) -> Scenarios:
-        """Give an episode of each of the services `rows` (M,), of so many seconds, at one of its moments."""
+        """Return an episode of each of the services `rows` (M,), of so many seconds, at one of its moments."""
         which = rng.integers(self.begin.shape[1], size=len(rows))
         begin = self.begin[rows, which]
-        found = self.services.take(rows)
+        scenarios = self.services.take(rows)
         rate, arrivals = (_cut(load, rows, begin, duration) for load in (self.rate, self.arrivals))
         before = _cut(self.rate, rows, begin - RECENT, RECENT).mean(axis=1, dtype=np.float64)
         past = _cut(self.arrivals, rows, begin - PAST_SECONDS, PAST_SECONDS)
-        wanted = initial_replicas(rng, before, found.rps, found.max_replicas, found.price_ratio)
+        wanted = initial_replicas(rng, before, scenarios.rps, scenarios.max_replicas, scenarios.price_ratio)
         return replace(
-            found,
+            scenarios,
             duration=np.full(len(rows), duration),
             rate=rate,
             arrivals=arrivals,
             past_rate=before,
-            past=np.where(np.isnan(found.past), np.nan, past).astype(np.float32),
-            epoch=found.epoch + begin,
-            initial=np.maximum(wanted, found.min_replicas) * found.present,
+            past=np.where(np.isnan(scenarios.past), np.nan, past).astype(np.float32),
+            epoch=scenarios.epoch + begin,
+            initial=np.maximum(wanted, scenarios.min_replicas) * scenarios.present,
             load_recent=self.recent[rows, which],
             load_calendar=self.calendar[rows, which],
             key=rng.integers(0, 2**63, len(rows), dtype=np.uint64),
@@ -93,15 +93,15 @@ class Pool:
 
 
 def learned(days: Scenarios, begin: Int) -> tuple[Float32, Float32]:
-    """Give what the forecasters of N days know at the seconds `begin` (N, K) of them, which rise: (N, K, ...) each.
+    """Return the forecasters' memory of N days at the rising seconds `begin` (N, K) of them: (N, K, ...) each.
 
-    They are shown what the sensors of the simulator show of the arrivals at every sensing tick before. A service whose
-    past is not known has learned nothing.
+    The forecasters see the arrivals as the simulator's sensors measure them at every sensing tick before. A service
+    with an unknown past has learned nothing.
     """
     n, moments = begin.shape
     params, sensors = days.params(), days.sensors()
     nothing = nothing_learned(1)
-    kept = np.tile(nothing[0][0], (n, moments, 1)), np.tile(nothing[1][0], (n, moments, 1))
+    memories = np.tile(nothing[0][0], (n, moments, 1)), np.tile(nothing[1][0], (n, moments, 1))
     knows = ~np.isnan(days.past).all(axis=1)
     recent, calendar = nothing_learned(n)
     total = np.concatenate([np.zeros((n, 1)), np.cumsum(days.arrivals, axis=1, dtype=np.float64)], axis=1)
@@ -112,7 +112,7 @@ def learned(days: Scenarios, begin: Int) -> tuple[Float32, Float32]:
         reached = waiting[begin[waiting, next_moment[waiting]] <= now]
         while reached.size:
             place = next_moment[reached]
-            for known, row in zip(kept, (recent, calendar), strict=True):
+            for known, row in zip(memories, (recent, calendar), strict=True):
                 known[reached, place] = row[reached]
             next_moment[reached] += 1
             reached = reached[next_moment[reached] < moments]
@@ -124,7 +124,7 @@ def learned(days: Scenarios, begin: Int) -> tuple[Float32, Float32]:
         rate = (total[rows, at] - total[rows, at - window]) / window
         recent, calendar = learn(params, recent, calendar, days.epoch + end, rate, fresh)
         newest = np.maximum(newest, end)
-    return kept
+    return memories
 
 
 def pool(
@@ -149,6 +149,6 @@ def pool(
 
 
 def _cut(load: Float32, rows: NDArray[np.intp], begin: Int, seconds: int) -> Float32:
-    """Give (M, seconds) of the loads `rows` (M,) from `begin` (M,) on."""
+    """Return (M, seconds) of the loads `rows` (M,) from `begin` (M,) on."""
     windows = np.lib.stride_tricks.sliding_window_view(load, seconds, axis=1)
     return np.ascontiguousarray(windows[rows, begin])

@@ -164,7 +164,7 @@ def _arrivals(
 def _route(
     facts: ClusterFacts, cluster: ClusterState, held: HeldRequests, n: int, now: float, came: float, factor: float
 ) -> None:
-    """Give one request to a pod or refuse it; `factor` is its service time over the mean of the pool it goes to."""
+    """Route one request to a pod or refuse it; `factor` is its service time over the mean of its pool."""
     row, row_fact, pools = cluster.row[n], facts.row[n], cluster.pool[n]
     split = shares(pools)
     if split[0] + split[1] <= 0.0:

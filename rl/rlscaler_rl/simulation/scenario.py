@@ -91,7 +91,7 @@ class Scenarios(Rows):
     key: NDArray[np.uint64]  # (N,) seed of cold starts and measurement noise
 
     def params(self) -> Params:
-        """What the decision function is told: the policy's spec. Lateness has a fixed price: scores have one too."""
+        """Params of the decision function, the policy's spec. Lateness has a fixed price: scores have one too."""
         return make_params(
             len(self),
             present=self.present,
@@ -109,7 +109,7 @@ class Scenarios(Rows):
         )
 
     def facts(self) -> ClusterFacts:
-        """What the cluster model reads."""
+        """Constants of the cluster model."""
         n = len(self)
         row = {name: getattr(self, name) for name in ROW_FACTS.names or () if name != "slo"}
         pool = {name: getattr(self, name) for name in POOL_FACTS.names or ()}
@@ -121,7 +121,7 @@ class Scenarios(Rows):
         )
 
     def sensors(self) -> Sensors:
-        """What the measurement reads."""
+        """Constants of the measurement."""
         return Sensors(**{name: getattr(self, name) for name in Sensors._fields})
 
     def mean_rate(self) -> Float:
@@ -189,15 +189,15 @@ SCRAPES_PER_WINDOW = 4
 
 
 def arrival_window(scrape: Float | float) -> Float:
-    """Give the seconds that the operator's rate of arrivals spans, by the seconds between two scrapes.
+    """Return the seconds that the operator's rate of arrivals spans, by the seconds between two scrapes.
 
-    It asks for two scrapes, and for `SHORTEST_WINDOW_SECONDS` at least; the first of them begins the span.
+    The operator queries two scrapes, and `SHORTEST_WINDOW_SECONDS` at least; the first of them begins the span.
     """
     return np.maximum(SHORTEST_WINDOW_SECONDS, 2 * np.asarray(scrape)) - scrape
 
 
 def scraped_every(seconds: float) -> dict[str, float]:
-    """Give the columns of a service that is scraped so often, and measured as the operator does."""
+    """Return the columns of a service that is scraped so often, and measured as the operator does."""
     window = max(SHORTEST_WINDOW_SECONDS, SCRAPES_PER_WINDOW * seconds)
     return {"scrape": float(seconds), "window": float(window), "arrival_window": float(arrival_window(seconds))}
 

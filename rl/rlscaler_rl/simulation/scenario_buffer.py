@@ -50,7 +50,7 @@ class RandomisedSource:
 
 
 class RememberedSource:
-    """A source of episodes of services whose forecaster has seen what came before: the `rows` of a pool."""
+    """Source of episodes of services whose forecaster has seen the hours before: the `rows` of a pool."""
 
     def __init__(self, services: Pool, rows: Int, rng: np.random.Generator, durations: Sequence[int]) -> None:
         self.services, self.rows, self.rng, self.durations = services, rows, rng, durations
@@ -76,14 +76,16 @@ def sources_of(
     hours: float = 0.0,
     services: int = SERVICES,
 ) -> Sequence[RandomisedSource | RememberedSource]:
-    """Give a source for each action interval, with one of `rngs` each.
+    """Return a source for each action interval, with one of `rngs` each.
 
     With `hours`, episodes are of `services` that are drawn now and have been there for up to so many hours.
     """
     if not hours:
-        return [RandomisedSource(one, rng, ranges, loads) for one, rng in zip(ranges.intervals, rngs, strict=True)]
+        return [
+            RandomisedSource(interval, rng, ranges, loads) for interval, rng in zip(ranges.intervals, rngs, strict=True)
+        ]
     pools = pool(rngs, ranges, hours, loads, services)
-    return [RememberedSource(*one, rng, ranges.durations) for one, rng in zip(pools, rngs, strict=True)]
+    return [RememberedSource(*known, rng, ranges.durations) for known, rng in zip(pools, rngs, strict=True)]
 
 
 class ChunkedSource:

@@ -1,4 +1,4 @@
-"""What the operator gets to see of a simulated cluster: scraped counters, late, through rate windows."""
+"""Measurement of a simulated cluster as the operator sees it: scraped counters, late, through rate windows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Readings(NamedTuple):
 
 
 def sense(facts: ClusterFacts, sensors: Sensors, cluster: ClusterState, rows: Int, *, latency: bool = True) -> Samples:
-    """What a sensing tick measures in the given rows (M,).
+    """Measure the given rows (M,) at a sensing tick.
 
     Without `latency` p95 is NaN with an age of 0, which is cheaper where nothing reads it.
     """
@@ -86,7 +86,8 @@ class RateMemory(Rows):
 
 
 def remembered(sensors: Sensors, past: NDArray[np.float32]) -> RateMemory:
-    """What the sensing ticks before the episodes measured of `past` (N, P), the requests of each second before them."""
+    """Rates that the sensing ticks before the episodes measured of `past` (N, P), the requests of each second before
+    them."""
     seconds = past.shape[1]
     total = np.concatenate([np.zeros((len(past), 1)), np.cumsum(past, axis=1, dtype=np.float64)], axis=1)
     window = sensors.arrival_window.astype(np.int64)

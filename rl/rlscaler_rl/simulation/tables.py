@@ -28,7 +28,7 @@ CVS = (0.3, 0.5, 0.8)
 """Coefficients of variation of the service time for which tables exist."""
 
 WAITING = Path(__file__).with_name("waiting.json")
-"""What benchmarks/fit_waiting.py found."""
+"""Results of benchmarks/fit_waiting.py."""
 
 X_LOW, X_HIGH, X_POINTS = 0.1, 120.0, 60
 Z_HIGH, Z_POINTS = 24.0, 97
@@ -94,7 +94,7 @@ def _delayed(cv: float, points: int = 2000) -> NDArray[np.float64]:
 
 
 def _waiting() -> NDArray[np.float64]:
-    """What `WAITING` states at its points, in between by the logarithms over log servers and rho."""
+    """Values of `WAITING` at its points, interpolated by the logarithms over log servers and rho."""
     stated = json.loads(WAITING.read_text(encoding="utf-8"))
     servers, rho = np.log(stated["servers"]), np.array(stated["rho"])
     points = np.log(stated["values"]).reshape(len(stated["router"]), len(stated["cv"]), len(servers), len(rho), 2)

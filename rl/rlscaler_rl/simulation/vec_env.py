@@ -66,7 +66,7 @@ class Group:
         self.observation: Observation
 
     def recount(self) -> None:
-        """Work out again what follows from the scenarios."""
+        """Compute the values that follow from the scenarios again."""
         self.norms, self.hidden = objectives.norms(self.batch.scenarios), privileged.hidden(self.batch.scenarios)
 
     def begin(self, rows: NDArray[np.intp], buffer: ScenarioBuffer, which: NDArray[np.intp]) -> None:
@@ -86,7 +86,7 @@ class Group:
         return self._with_extra(self.batch.rows, stacked)
 
     def peek(self, rows: NDArray[np.intp]) -> Float32:
-        """(M, 10 k + extra) what `observe` would give in the rows (M,), leaving everything as it is."""
+        """(M, 10 k + extra) observations of the rows (M,), without a change of the state."""
         return self._with_extra(rows, self.batch.observe_rows(rows))
 
     def _with_extra(self, rows: NDArray[np.intp], stacked: Float32) -> Float32:
@@ -158,8 +158,8 @@ class ArrayVecEnv(VecEnv):
         return [getattr(self, attr_name, None)] * len(list(self._get_indices(indices)))
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        made = type(self).__name__
-        raise AttributeError(f"{attr_name}: the simulated environments share one setting; make another {made}")
+        name = type(self).__name__
+        raise AttributeError(f"{attr_name}: the simulated environments share one setting; make another {name}")
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         raise AttributeError(f"{method_name}: the simulated environments are rows of arrays and have no methods")
@@ -171,17 +171,19 @@ class ArrayVecEnv(VecEnv):
 class SimulatorVecEnv(ArrayVecEnv):
     """`n` randomised episodes side by side; observation (n, 10 k) float32, action (n, 3) int64, reward (n,) float32.
 
-    `rule`: the actions are added to that forecast rule's replicas instead of the present ones (residual mode).
-    `loads` draws what arrives.
-    With `hours` the services have been there for up to so many hours, and their forecasters know them.
-    `sources` draw the episodes instead of `ranges`, `loads` and `hours`; each serves a part of the environments.
-    `threads` step the environments together, as many as the process has cores by default; their number changes no
-    result. Environments of one source lie side by side, the longest action interval first.
-    `paired` rewards are those of the actor less those of the `rule` alone in the same episode (common random numbers):
-    what no policy can do anything about cancels, and what is best stays what it was.
-    `asymmetric` appends `privileged.WIDTH` columns for the critic; `stagger` cuts the episodes after `reset` to random
-    lengths, so that an update sees every phase of an episode. Episodes end by time limit only: infos carry
-    `TimeLimit.truncated` and `terminal_observation`; those of the others are empty and read-only.
+    Environments of one source lie side by side, the longest action interval first. Episodes end by time limit only:
+    infos carry `TimeLimit.truncated` and `terminal_observation`; those of the others are empty and read-only.
+
+    :param rule: the actions are added to this forecast rule's replicas instead of the present ones (residual mode).
+    :param loads: draws the load.
+    :param hours: the services have been there for up to so many hours, and their forecasters know them.
+    :param sources: draw the episodes instead of `ranges`, `loads` and `hours`; each serves a part of the environments.
+    :param threads: step the environments together, by default as many as the process has cores; their number changes no
+        result.
+    :param paired: rewards are those of the actor less those of the `rule` alone in the same episode (common random
+        numbers): the noise that no policy influences cancels, and the best policy stays the best.
+    :param asymmetric: appends `privileged.WIDTH` columns for the critic.
+    :param stagger: cuts the episodes after `reset` to random lengths, so that an update sees every phase of an episode.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ from rlscaler_rl.evaluation.streams.hindsight import (
 )
 from rlscaler_rl.simulation.streams.episode import least_consumer_seconds, run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
-from rlscaler_rl.simulation.streams.price import j_of
+from rlscaler_rl.simulation.streams.ledger import j_of
 
 SECONDS = 5.0
 

@@ -25,7 +25,7 @@ from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
-from rlscaler_rl.simulation.streams.price import consumer_price
+from rlscaler_rl.simulation.streams.ledger import consumer_price
 from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, StreamEpisode, StreamVecEnv
 from rlscaler_rl.training.config import ConfigError
 from rlscaler_rl.training.export import bare_manifest

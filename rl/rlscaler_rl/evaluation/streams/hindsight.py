@@ -1,9 +1,9 @@
-"""How many consumers a planner orders who knows every message to come: dynamic programming on a fluid model.
+"""Consumers ordered with every message to come known: dynamic programming on a fluid model.
 
-The state is the number of consumers and the messages that wait. Time passes in steps of `STEP_SECONDS`; at each one the
-planner keeps its number, orders more, which read after their cold start, or takes some away. What it pays is the J of
-`streams.price`. Messages are one queue here: partitions are not kept apart, and a rebalance is the time in which a
-share of the group does not read.
+The state is the number of consumers and of waiting messages. At each step of `STEP_SECONDS` the planner keeps its
+number, orders more, which read after their cold start, or takes some away. Its cost is the J of `streams.ledger`.
+Messages are one queue here: partitions are not kept apart, and a rebalance is the time in which a share of the group
+does not read.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
-from rlscaler_rl.simulation.streams.assignors import in_ranges
 from rlscaler_rl.simulation.streams.episode import StreamResult, played
 from rlscaler_rl.simulation.streams.groups import STEP_SECONDS as LEVEL_SECONDS
 from rlscaler_rl.simulation.streams.groups import Groups
+from rlscaler_rl.simulation.streams.ledger import consumer_price
 from rlscaler_rl.simulation.streams.level import StreamLevel
-from rlscaler_rl.simulation.streams.price import consumer_price
-from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, JOIN_SECONDS, PROTOCOLS, SYNC_SECONDS
+from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, JOIN_SECONDS, PROTOCOLS, SYNC_SECONDS, in_ranges
 
 STEP_SECONDS = 5.0
 DRAIN_STEPS = 60
-"""How long after the load messages may still be processed."""
+"""Steps after the load in which messages may still be processed."""
 
 POINTS = 256
 """Numbers of waiting messages whose value is kept; between them it is interpolated."""
@@ -38,7 +37,7 @@ MOST_WAITING = 8.0
 
 
 class Caution(NamedTuple):
-    """What the planner takes for granted where the fluid model leaves something open."""
+    """Assumptions of the planner where the fluid model leaves something open."""
 
     delay: float
     """0 to 1: newcomers read after the mean of cold start and wait for the next heartbeat, or after the longest."""
@@ -149,9 +148,9 @@ def _delay_seconds(groups: Groups, row: int, caution: Caution) -> float:
 
 
 def hindsight(groups: Groups) -> StreamResult:
-    """What is planned, played; of each group the plan with the least J.
+    """Play the plans; of each group the plan with the least J counts.
 
-    A reference for what foresight is worth, and no bound: the planner's model is simpler than the level.
+    A reference for the value of foresight, and no bound: the planner's model is simpler than the level.
     """
     cautions = (USUAL,) if groups.seconds > LONG_SECONDS else CAUTIONS
     rows = np.repeat(np.arange(len(groups)), len(cautions))
@@ -167,7 +166,7 @@ def hindsight(groups: Groups) -> StreamResult:
 
 
 class Step(NamedTuple):
-    """What a step with given consumers comes to."""
+    """Result of a step with given consumers."""
 
     waiting: Float  # messages that wait after it
     late: Float  # messages processed in it that were late

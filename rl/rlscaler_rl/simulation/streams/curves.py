@@ -1,4 +1,4 @@
-"""How long messages waited, from how many were written and processed by the end of each step."""
+"""Waits of messages, from the counts written and processed by the end of each step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PERCENTILE = 95.0
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long the messages of each step waited; a partition is read in the order in which it was written."""
+    """Waits of the messages of each step; a partition is read in the order in which it was written."""
 
     seconds: Float  # (N, P, T) from being written to the end of the work; infinity where that did not come
     messages: Float  # (N, P, T) that they count for
@@ -39,10 +39,10 @@ class Waits:
 
 
 def waits_of(groups: Groups, reached: Float) -> Waits:
-    """The waits of groups whose partitions were processed as far as `reached` (N, P, K) by the end of each step.
+    """Waits of groups whose partitions were processed as far as `reached` (N, P, K) by the end of each step.
 
-    K may be longer than the load: what came later counts as well. A message is the middle of those of its step. None
-    waits for less than the work on it takes.
+    K may be longer than the load: later steps count as well. A message stands for the middle of its step. None waits
+    for less than the work on it takes.
     """
     written = np.cumsum(groups.arrivals, axis=2, dtype=np.float64)
     middle = written - groups.arrivals / 2
@@ -62,5 +62,5 @@ def _when(passed: Float, times: Float, offsets: Float) -> Float:
     inside = np.clip(after, 1, len(passed) - 1)
     low, high = passed[inside - 1], passed[inside]
     share = np.clip((offsets - low) / np.where(high > low, high - low, 1.0), 0.0, 1.0)
-    found = times[inside - 1] + share * (times[inside] - times[inside - 1])
-    return np.where(after == 0, times[0], np.where(after < len(passed), found, np.inf))
+    waits = times[inside - 1] + share * (times[inside] - times[inside - 1])
+    return np.where(after == 0, times[0], np.where(after < len(passed), waits, np.inf))

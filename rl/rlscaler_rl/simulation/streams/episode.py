@@ -18,19 +18,18 @@ from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams import ledger as ledgers
 from rlscaler_rl.simulation.streams.curves import Waits, waits_of
 from rlscaler_rl.simulation.streams.groups import STEP_SECONDS, Groups
-from rlscaler_rl.simulation.streams.ledger import StreamLedger
+from rlscaler_rl.simulation.streams.ledger import StreamLedger, j_of
 from rlscaler_rl.simulation.streams.level import StreamLevel
 from rlscaler_rl.simulation.streams.looks import Usage, look, samples_of_commits, samples_of_measured
-from rlscaler_rl.simulation.streams.price import j_of
 
 DRAIN_SECONDS = 300.0
-"""How long after the load the consumers may take for what still waits; what waits longer was never processed."""
+"""Seconds after the load in which consumers may process waiting messages; messages left then were never processed."""
 
 CONTENDER_SECONDS = 5.0
-"""How often a contender is asked; it decides for itself when its period is over."""
+"""Seconds between two calls of a contender; it decides for itself when its period is over."""
 
 INTERVAL_SECONDS, SENSE_SECONDS = 15.0, 2.0
-"""How often an actor acts, and how often the operator looks, where nothing else is said."""
+"""Default seconds between two actions of an actor, and between two looks of the operator."""
 
 HOUR = 3600.0
 
@@ -52,7 +51,7 @@ class StreamResult(Rows):
 
 @dataclass(frozen=True, slots=True)
 class StreamRun:
-    """What `run` hands back."""
+    """Results of `run`."""
 
     result: StreamResult
     ledger: StreamLedger
@@ -128,7 +127,7 @@ def played(level: StreamLevel, tick: Tick) -> StreamRun:
 
 
 class Operator:
-    """What the operator senses of groups and keeps between two ticks."""
+    """The operator's sensing of groups, and its memory between two ticks."""
 
     def __init__(self, level: StreamLevel, params: Params, stack_size: int) -> None:
         self.level, self.params = level, params
@@ -136,7 +135,7 @@ class Operator:
         self._usage, self._memory = Usage(), initial_memory(*level.groups.share.shape)
 
     def sense(self) -> Samples:
-        """Look at the broker and remember what was seen."""
+        """Look at the broker and update the memory."""
         groups, level = self.level.groups, self.level
         measured, self._memory = measure(self._memory, look(groups, level.state))
         usage = self._usage.percent(groups, level.state)

@@ -1,4 +1,4 @@
-"""Consumer groups of a topic: what is fixed before an episode begins, the messages and the cold starts included."""
+"""Consumer groups of a topic: everything fixed before an episode begins, with the messages and the cold starts."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ def given_messages(arrivals: NDArray[Any], share: Float, seed: Int, columns: dic
         for name in NOMINAL
         if name != "protocol"
     }
-    drawn = np.stack([np.random.default_rng([int(one), 6]).random((3, DRAWS)) for one in seed])
-    made = Groups(
+    drawn = np.stack([np.random.default_rng([int(row), 6]).random((3, DRAWS)) for row in seed])
+    groups = Groups(
         seed=seed,
         protocol=np.array([NAMES.index(name) for name in protocol.tolist()], np.int32),
         share=share,
@@ -146,7 +146,7 @@ def given_messages(arrivals: NDArray[Any], share: Float, seed: Int, columns: dic
         drawn=drawn,
         **values,
     )
-    return _checked(made)
+    return _checked(groups)
 
 
 def _row(name: str, value: Any, n: int, kind: Any) -> NDArray[Any]:
@@ -156,24 +156,24 @@ def _row(name: str, value: Any, n: int, kind: Any) -> NDArray[Any]:
         raise ScenarioError(f"{name}: one value or {n} are needed, got {value!r}") from error
 
 
-def _checked(made: Groups) -> Groups:
+def _checked(groups: Groups) -> Groups:
     """The groups, or ScenarioError naming the first column that cannot be simulated and the remedy."""
     checks = (
-        ("rate", made.rate > 0, "messages/s of a consumer must be positive"),
-        ("coherency", made.coherency >= 0, "must not be negative"),
-        ("batch", made.batch >= 1, "a consumer takes at least 1 message at once"),
-        ("commit_seconds", made.commit_seconds > 0, "must be positive"),
-        ("session_seconds", made.session_seconds > 0, "must be positive"),
-        ("unclean", (made.unclean >= 0) & (made.unclean <= 1), "a share from 0 to 1"),
-        ("cold_start_low", made.cold_start_low >= 0, "must not be negative"),
-        ("cold_start_high", made.cold_start_high >= made.cold_start_low, "must not be below cold_start_low"),
-        ("min_replicas", made.min_replicas >= 1, "a group has at least 1 consumer"),
-        ("max_replicas", made.max_replicas >= made.min_replicas, "must not be below min_replicas"),
-        ("initial", (made.initial >= 1) & (made.initial <= made.max_replicas), "from 1 to max_replicas"),
-        ("slo_seconds", made.slo_seconds > 0, "must be positive"),
+        ("rate", groups.rate > 0, "messages/s of a consumer must be positive"),
+        ("coherency", groups.coherency >= 0, "must not be negative"),
+        ("batch", groups.batch >= 1, "a consumer takes at least 1 message at once"),
+        ("commit_seconds", groups.commit_seconds > 0, "must be positive"),
+        ("session_seconds", groups.session_seconds > 0, "must be positive"),
+        ("unclean", (groups.unclean >= 0) & (groups.unclean <= 1), "a share from 0 to 1"),
+        ("cold_start_low", groups.cold_start_low >= 0, "must not be negative"),
+        ("cold_start_high", groups.cold_start_high >= groups.cold_start_low, "must not be below cold_start_low"),
+        ("min_replicas", groups.min_replicas >= 1, "a group has at least 1 consumer"),
+        ("max_replicas", groups.max_replicas >= groups.min_replicas, "must not be below min_replicas"),
+        ("initial", (groups.initial >= 1) & (groups.initial <= groups.max_replicas), "from 1 to max_replicas"),
+        ("slo_seconds", groups.slo_seconds > 0, "must be positive"),
     )
     for name, good, remedy in checks:
         if not np.all(good):
             row = int(np.flatnonzero(~np.asarray(good))[0])
-            raise ScenarioError(f"group {row}: {name} = {getattr(made, name)[row]}: {remedy}")
-    return made
+            raise ScenarioError(f"group {row}: {name} = {getattr(groups, name)[row]}: {remedy}")
+    return groups

@@ -1,4 +1,4 @@
-"""The ledger of a run of groups: its counters, and the invariants without which its figures are void."""
+"""The ledger of a run of groups: its counters, the invariants without which its figures are void, and its price."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Float, Rows
+from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.ledger import RELATIVE_TOLERANCE, at_most, equal, holds
+from rlscaler_rl.simulation.objectives import NOMINAL_SIZE
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.state import State
 
@@ -65,3 +67,15 @@ def check(ledger: StreamLedger, groups: Groups, steps: int) -> StreamLedger:
     counters = np.stack([ledger.waiting, ledger.repeated], axis=1)
     holds("no counter below 0", (counters >= -1e-6).all(axis=1), counters)
     return ledger
+
+
+def consumer_price(groups: Groups) -> Float:
+    """(N,) share of J of a consumer that exists for the whole load; `max_replicas` of them cost `NOMINAL_SIZE`."""
+    return np.asarray(NOMINAL_SIZE / groups.max_replicas, np.float64)
+
+
+def j_of(groups: Groups, consumer_seconds: Float, left: Float, late_percent: Float) -> Float:
+    """(N,) J of a group: cost + `LATE_WEIGHT` * late percent, as of a service whose only pool it is."""
+    # Messages left at the load's end cost the consumer-seconds that they will take: no contender gains by leaving them.
+    consumers = (consumer_seconds + left / groups.rate) / groups.seconds
+    return np.asarray(consumer_price(groups) * consumers + LATE_WEIGHT * late_percent, np.float64)

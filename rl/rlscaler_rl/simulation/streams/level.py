@@ -6,9 +6,8 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.simulation.streams import state as states
-from rlscaler_rl.simulation.streams.assignors import NOBODY
 from rlscaler_rl.simulation.streams.groups import COLD_STARTS, DRAWS, FAREWELLS, STEP_SECONDS, Groups
-from rlscaler_rl.simulation.streams.protocols import JOIN_SECONDS
+from rlscaler_rl.simulation.streams.protocols import JOIN_SECONDS, NOBODY
 from rlscaler_rl.simulation.streams.rebalance import Rebalance
 from rlscaler_rl.simulation.streams.state import EMPTY, NEVER, RUNNING, SILENT, STARTING, State, running_owner
 
@@ -93,10 +92,10 @@ class StreamLevel:
         state.time = until
 
     def _read(self, until: Float, running: Float) -> None:
-        """Messages arrive, and are processed where a partition is read.
+        """Let messages arrive, and process them where a partition is read.
 
-        `running` (N, M) are the seconds of the step that each consumer runs. What the former owner of a partition
-        read in the step is no time of a newcomer that has it at the end.
+        `running` (N, M) are the seconds of the step that each consumer runs. Seconds in which the former owner of a
+        partition read it are not available to a newcomer that has it at the end.
         """
         state, groups = self.state, self.groups
         if self.step < groups.steps:
@@ -126,7 +125,7 @@ class StreamLevel:
         self._commit(until, before)
 
     def _commit(self, until: Float, before: Float) -> None:
-        """What is read at the moments of the commits is committed; `before` (N, P) are the positions a step ago."""
+        """Commit the positions at the moments of the commits; `before` (N, P) are the positions a step ago."""
         state = self.state
         every = self.groups.commit_seconds[:, None]
         late = until[:, None] - state.commits_at
@@ -149,8 +148,8 @@ def read_seconds(state: State, until: Float) -> Float:
 def _shared_out(wanted: Float, owner: Int, room: Float) -> Float:
     """(N, P) messages that are processed of those `wanted`, with `room` (N, M) for those of each consumer.
 
-    A consumer takes from its partitions in turn: none is kept waiting by another that is far behind. What those leave
-    that want less goes to the others.
+    A consumer takes from its partitions in turn: none waits for another that is far behind. The room that a partition
+    with few messages leaves goes to the others.
     """
     left = room.ravel().copy()
     places = owner.ravel()
@@ -160,6 +159,6 @@ def _shared_out(wanted: Float, owner: Int, room: Float) -> Float:
     done = np.minimum(rest, share[places])
     rest = rest - done
     left = left - np.bincount(places, done, minlength=len(left))
-    asked = np.bincount(places, rest, minlength=len(left))
-    fraction = np.where(asked > 0, np.minimum(1.0, left / np.where(asked > 0, asked, 1.0)), 0.0)
+    demand = np.bincount(places, rest, minlength=len(left))
+    fraction = np.where(demand > 0, np.minimum(1.0, left / np.where(demand > 0, demand, 1.0)), 0.0)
     return (done + rest * np.clip(fraction, 0.0, 1.0)[places]).reshape(wanted.shape)

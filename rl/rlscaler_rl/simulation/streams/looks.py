@@ -1,4 +1,4 @@
-"""What is seen of simulated groups: the offsets that a broker shows, and what an autoscaler is told of them."""
+"""Looks at simulated groups: the offsets that a broker shows, and the samples that an autoscaler makes of them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ USAGE_SECONDS = 15.0
 
 
 def look(groups: Groups, state: State) -> Look:
-    """One look at the broker: whole offsets, and the members as the group's coordinator tells of them.
+    """Look at the broker: whole offsets, and the members as the group's coordinator lists them.
 
-    While a group of the classic protocol rebalances, it does not say who reads what.
+    While a group of the classic protocol rebalances, the owners of partitions are unknown.
     """
     there = np.arange(groups.share.shape[1]) < groups.partitions[:, None]
     stable = settled(groups, state)
@@ -56,7 +56,7 @@ class Usage:
 
 
 def samples_of_measured(groups: Groups, state: State, usage: Float, measured: Measured) -> Samples:
-    """What the operator makes of a look that was `measured`: production is the load, the lag in seconds the latency."""
+    """Samples that the operator makes of a `measured` look: production is the load, the lag in seconds the latency."""
     return _samples(
         state,
         usage,
@@ -71,7 +71,7 @@ def samples_of_measured(groups: Groups, state: State, usage: Float, measured: Me
 
 
 def samples_of_commits(groups: Groups, state: State, usage: Float) -> Samples:
-    """What an autoscaler sees that subtracts the commits from the ends, as KEDA's scaler does."""
+    """Samples of an autoscaler that subtracts the commits from the ends, as KEDA's scaler does."""
     lag = np.floor(state.end) - np.floor(state.committed)
     return _samples(state, usage, lag_messages=lag.sum(axis=1), partitions=groups.partitions)
 

@@ -1,8 +1,13 @@
-"""How groups share their partitions, and what that costs in time: what is known of each of the three protocols."""
+"""Protocols by which a group shares its partitions: the seconds that each takes, and the assignment of partitions."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+
+from rlscaler_core.decision.types import Int
 
 
 class Protocol(NamedTuple):
@@ -14,8 +19,7 @@ class Protocol(NamedTuple):
     stops_all: bool
     """Members give up all of their partitions before they are shared anew."""
     broker_shares: bool
-    """The broker tells each member at its heartbeats what to give up and what to take, so that no member
-    waits for all others."""
+    """The broker assigns partitions to each member at its heartbeats, so that no member waits for all others."""
 
 
 PROTOCOLS = (
@@ -28,19 +32,53 @@ PROTOCOLS = (
 NAMES = tuple(protocol.name for protocol in PROTOCOLS)
 
 JOIN_SECONDS = 0.03
-"""A consumer takes so long from its start to its request to join: it connects, and asks who coordinates its group."""
+"""Seconds from the start of a consumer to its request to join: it connects, and looks up its group's coordinator."""
 
 SYNC_SECONDS = 0.02
-"""In the classic protocol, every member knows its partitions so long after the last one has asked to join."""
+"""Seconds from the last request to join until every member knows its partitions, in the classic protocol."""
 
 FETCH_SECONDS = 0.03
-"""A member takes so long from being given a partition to its first message: it reads the commit, and fetches."""
+"""Seconds from the assignment of a partition to its first message: the member reads the commit, and fetches."""
 
 MORE_SECONDS = 0.2
-"""A member that reads already takes so much longer for a partition that it is given beside its others."""
+"""Seconds that a member which reads already takes longer for a further partition."""
 
 POLL_SECONDS = 0.1
-"""How long a consumer waits for a batch to be full. What came by then is a batch that keeps it busy for less."""
+"""Seconds that a consumer waits for a full batch. A batch that is not full then keeps it busy for less."""
 
 SESSION_SECONDS = 45.0
-"""A member that went without a word is taken to be gone so long after its last heartbeat: the clients' default."""
+"""Seconds after its last heartbeat at which a dead member leaves the group: the clients' default."""
+
+NOBODY = -1
+
+
+def in_ranges(partitions: int, members: Sequence[int]) -> Int:
+    """(partitions,) member of each partition: neighbours together, the first members one more where it is uneven."""
+    if not members:
+        return np.full(partitions, NOBODY, np.int32)
+    each, more = divmod(partitions, len(members))
+    counts = [each + (place < more) for place in range(len(members))]
+    return np.repeat(np.asarray(members, np.int32), counts)
+
+
+def sticky(owner: Int, members: Sequence[int]) -> Int:
+    """(partitions,) member of each partition, as equal in number as in ranges, with as few that change as can be.
+
+    `owner` (partitions,) says who has each partition now. One is free to be given where that is `NOBODY`, or is no
+    member any more.
+    """
+    if not members:
+        return np.full(len(owner), NOBODY, np.int32)
+    each, more = divmod(len(owner), len(members))
+    has = {member: np.flatnonzero(owner == member).tolist() for member in members}
+    order = sorted(members, key=lambda member: -len(has[member]))
+    room = {member: each + (place < more) for place, member in enumerate(order)}
+    result = np.full(len(owner), NOBODY, np.int32)
+    for member in order:
+        result[has[member][: room[member]]] = member
+        room[member] -= min(len(has[member]), room[member])
+    free = iter(np.flatnonzero(result == NOBODY).tolist())
+    for member in order:
+        for _ in range(room[member]):
+            result[next(free)] = member
+    return result

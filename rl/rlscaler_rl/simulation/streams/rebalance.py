@@ -1,9 +1,10 @@
-"""Rebalances of one group: who notices when that members came or went, who waits for whom, and which partitions move.
+"""Rebalances of one group: when members notice a change, which members wait for others, and which partitions move.
 
-In the classic protocol a member learns of a change at its next heartbeat, ends its batch and asks to join again; the
-round ends when all have. Eager members read nothing from then on. Cooperative ones ask at once and read on; they give
-up what is to move after the first round, and a second one gives it to its new owner. All heartbeats begin anew with a
-round, so they are in step. With KIP-848 there are no rounds: the broker tells each member at its own heartbeats.
+In the classic protocol a member learns of a change at its next heartbeat, ends its batch and sends its request to join
+again; the round ends when all have. Eager members read nothing from then on. Cooperative ones send it at once and read
+on; they give up the partitions that move after the first round, and a second one gives them to their new owners. All
+heartbeats begin anew with a round, so they are in step. With KIP-848 there are no rounds: the broker instructs each
+member at its own heartbeats.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from rlscaler_rl.simulation.streams.assignors import NOBODY, in_ranges, sticky
 from rlscaler_rl.simulation.streams.groups import DRAWS, MOMENTS, Groups
-from rlscaler_rl.simulation.streams.protocols import FETCH_SECONDS, MORE_SECONDS, POLL_SECONDS, PROTOCOLS, SYNC_SECONDS
+from rlscaler_rl.simulation.streams.protocols import (
+    FETCH_SECONDS,
+    MORE_SECONDS,
+    NOBODY,
+    POLL_SECONDS,
+    PROTOCOLS,
+    SYNC_SECONDS,
+    in_ranges,
+    sticky,
+)
 from rlscaler_rl.simulation.streams.state import EMPTY, NEVER, SILENT, State
 
 
@@ -97,8 +106,8 @@ class Rebalance:
         return self._next_beat(slot, at) + (0.0 if keeps else self._rest_of_batch(slot))
 
     def _rest_of_batch(self, slot: int) -> float:
-        """Seconds until a member ends the batch that it works on, if it works: what waited, or came by its last poll
-        and while it worked, and no more than a whole batch."""
+        """Seconds until a member ends its batch, if it works: messages that waited, or came by its last poll and while
+        it worked, and no more than a whole batch."""
         used = self.state.moments[self.row]
         self.state.moments[self.row] += 1
         busy = float(self.state.busy[self.row, slot])
@@ -118,8 +127,8 @@ class Rebalance:
                 self.asked[slot] = self._notices(slot, at)
                 if self.protocol.stops_all and self.pod[slot] != SILENT:
                     self._stop(np.flatnonzero(self.owner == slot), self.asked[slot])
-        asked = self.asked[self.asked < NEVER]
-        self.state.round_end[self.row] = max(asked.max(), at) + SYNC_SECONDS if asked.size else NEVER
+        joins = self.asked[self.asked < NEVER]
+        self.state.round_end[self.row] = max(joins.max(), at) + SYNC_SECONDS if joins.size else NEVER
 
     def _stop(self, partitions: Iterable[int], at: float) -> None:
         """They are read until `at`, and from a moment on that is not known yet."""

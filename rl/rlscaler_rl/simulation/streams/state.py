@@ -1,4 +1,4 @@
-"""What changes while groups are played: pods, membership, who reads which partition, and how far."""
+"""Variables of groups while they are played: pods, membership, the owner of each partition, and its position."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlscaler_core.decision.types import Bool, Float, Int, Rows
-from rlscaler_rl.simulation.streams.assignors import NOBODY, in_ranges
 from rlscaler_rl.simulation.streams.groups import MOMENTS, Groups
-from rlscaler_rl.simulation.streams.protocols import PROTOCOLS
+from rlscaler_rl.simulation.streams.protocols import NOBODY, PROTOCOLS, in_ranges
 
 EMPTY, STARTING, RUNNING, SILENT = range(4)
-"""What a slot holds: no pod, one in its cold start, a consumer, or a consumer that is gone without a word and that its
-group still takes for a member."""
+"""Kinds of a slot: no pod, one in its cold start, a consumer, or a consumer that died and that its group still counts
+as a member."""
 
 SLOTS_EACH = 4
 """Slots for each replica that there can be: silent members stay for a session."""

@@ -17,8 +17,8 @@ from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.streams.episode import Operator, params_of
 from rlscaler_rl.simulation.streams.groups import STEP_SECONDS, Groups
+from rlscaler_rl.simulation.streams.ledger import consumer_price
 from rlscaler_rl.simulation.streams.level import StreamLevel
-from rlscaler_rl.simulation.streams.price import consumer_price
 from rlscaler_rl.simulation.vec_env import ArrayVecEnv, spaces
 
 SENSE_SECONDS = 5.0
