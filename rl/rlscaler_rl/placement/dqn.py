@@ -1,4 +1,4 @@
-"""DQN for placement, in one file that reads from top to bottom: settings, memory, targets, the loop, what is kept.
+"""DQN for placement, in one file that reads from top to bottom: settings, memory, targets, the loop, validation.
 
 Mnih et al. 2015, with double targets (van Hasselt et al. 2016), a dueling head (Wang et al. 2016) and actions that are
 masked in acting and in targets alike. Clusters of several sizes are played side by side; one network serves all.
@@ -31,7 +31,7 @@ NEVER = -1e9
 
 @dataclass(frozen=True)
 class Options:
-    """How a network is trained."""
+    """Settings of a training."""
 
     policy: Policy
     steps: int = 120_000
@@ -44,7 +44,7 @@ class Options:
     load: float = 0.6
     lifetimes_known: bool = False
     lifetime_error: float = 0.0
-    """How wrong what pods say of it is, as `Setting` has it."""
+    """Error of the lifetimes that pods state, as in `Setting`."""
     hidden: int = 32
     double: bool = True
     dueling: bool = True
@@ -53,7 +53,7 @@ class Options:
     by_rule: float = 1.0
     """Weight of the rule's column at the start; 0 = learn without the rule."""
     thesis_reward: bool = False
-    """Take the reward as the thesis states it, not what each placement adds over the episode."""
+    """Reward of the thesis, not the part that each placement adds over the episode."""
     gamma: float = 0.9
     learning_rate: float = 1e-3
     batch: int = 256
@@ -62,13 +62,13 @@ class Options:
     explore: tuple[float, float] = (0.3, 0.02)
     """Share of random placements at the start, and from half of the steps on."""
     follow: float = 0.01
-    """How far the target network moves towards the learning one after each update."""
+    """Share by which the target network moves towards the learning one after each update."""
     looks: int = 8
-    """How often the network is tried on clusters of other seeds; the best is kept."""
+    """Trials of the network on clusters of other seeds; the best network is saved."""
 
 
 class Memory:
-    """The last steps of clusters of one size; what follows a step is the next one's state."""
+    """The last steps of clusters of one size; the next state of a step is the state of the following one."""
 
     def __init__(self, steps: int, clusters: int, nodes: int, width: int) -> None:
         self.seen = torch.zeros(steps, clusters, nodes, width)
@@ -133,12 +133,12 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
     for step in range(rounds + 1):
         if step % max(rounds // options.looks, 1) == 0:
             looked = time.perf_counter()
-            found = _validate(net, options)
-            curve.append((step * options.clusters * len(envs), found))
-            if found > best_score:
-                best, best_score = copy.deepcopy(net), found
+            score = _validate(net, options)
+            curve.append((step * options.clusters * len(envs), score))
+            if score > best_score:
+                best, best_score = copy.deepcopy(net), score
             looking += time.perf_counter() - looked
-            say(f"{options.policy} {curve[-1][0]:>9,} placements: {found:.4f} (best {best_score:.4f})")
+            say(f"{options.policy} {curve[-1][0]:>9,} placements: {score:.4f} (best {best_score:.4f})")
         share = max(1 - 2 * step / rounds, 0.0)
         explore = options.explore[1] + share * (options.explore[0] - options.explore[1])
         for env, memory in zip(envs, memories, strict=True):

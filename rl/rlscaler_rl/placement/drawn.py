@@ -1,4 +1,4 @@
-"""Clusters and pods that are drawn: what the placement simulator plays."""
+"""Drawn clusters and pods of the placement simulator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SHORT_SLOTS, LONG_SLOTS, LONG_SHARE = 10.0, 40.0, 0.3
 MEAN_SLOTS = (1 - LONG_SHARE) * SHORT_SLOTS + LONG_SHARE * LONG_SLOTS
 MEAN_CPU_MILLI = 1500.0
 MEAN_GPU = 0.86
-"""Means of what an arriving pod asks for: millicores, and GPUs where pods ask for any."""
+"""Mean requests of an arriving pod: millicores, and GPUs where pods need any."""
 
 VALIDATION_SEED = 777
 """Draws the clusters that checkpoints are chosen by. No training learns from them."""
@@ -41,7 +41,7 @@ LOADS: Mapping[Policy, float] = {Policy.EE: 0.6, Policy.LB: 0.6, Policy.EL: 0.4,
 
 @dataclass(frozen=True)
 class Setting:
-    """What is played: how many clusters at once, how large, how full."""
+    """Number, size and load of the simulated clusters."""
 
     policy: Policy
     nodes: int
@@ -52,14 +52,14 @@ class Setting:
     lifetimes_known: bool = False
     """Whether policies see how long a pod will run."""
     lifetime_error: float = 0.0
-    """Standard deviation of the logarithm of what a pod says over how long it will run."""
+    """Standard deviation of the logarithm of a pod's stated lifetime over its real one."""
     failures_per_day: float = 0.1
-    """How often a node fails; it is back ten slots later, without its pods."""
+    """Failures of a node a day; it is back ten slots later, without its pods."""
     drift: float = 0.02
     """Standard deviation of the logarithm of latency, a slot."""
     copies: int = 1
-    """How often each cluster is there. Copies get the same pods, failures and drift, so that what is placed on them
-    differs by the placements alone. The first of each come first, then the second of each."""
+    """Copies of each cluster. They get the same pods, failures and drift, so that they differ by the placements alone.
+    The first of each come first, then the second of each."""
 
     @property
     def gpus(self) -> bool:
@@ -69,12 +69,12 @@ class Setting:
     @property
     def arrivals_per_slot(self) -> float:
         """Pods that arrive on each cluster in a slot."""
-        room, asked = (self.nodes * 3.5, MEAN_GPU) if self.gpus else (self.nodes * SIZES[:, 0].mean(), MEAN_CPU_MILLI)
-        return float(self.load * room / asked / MEAN_SLOTS)
+        room, request = (self.nodes * 3.5, MEAN_GPU) if self.gpus else (self.nodes * SIZES[:, 0].mean(), MEAN_CPU_MILLI)
+        return float(self.load * room / request / MEAN_SLOTS)
 
 
 def copied(drawn: NDArray[Any], copies: int) -> NDArray[Any]:
-    """What was drawn, once for each copy: the whole of it again and again."""
+    """Repeat the whole of `drawn` once for each copy."""
     return np.concatenate([drawn] * copies) if copies > 1 else drawn
 
 
@@ -110,10 +110,10 @@ def said_lifetimes(setting: Setting, slots: Int, rng: np.random.Generator) -> Fl
     """Seconds that pods say they will run, of those that they will; NaN where they say nothing."""
     if not setting.lifetimes_known:
         return np.full(slots.shape, np.nan)
-    said: Float = slots.astype(float) * SLOT_S
+    stated: Float = slots.astype(float) * SLOT_S
     if setting.lifetime_error:
-        said *= np.exp(setting.lifetime_error * rng.standard_normal(slots.shape))
-    return said
+        stated *= np.exp(setting.lifetime_error * rng.standard_normal(slots.shape))
+    return stated
 
 
 def residual_slots(count: int, rng: np.random.Generator) -> Int:

@@ -19,12 +19,12 @@ from rlscaler_rl.placement.play import Contender, play, score, warm_up
 from rlscaler_rl.placement.trained import Trained
 
 EVOLUTION = Evolution(seed=0, generations=64, width=0.02, learning_rate=0.008, last_rate=0.1, look_every=16)
-"""How long and in what steps the drawn clusters are searched."""
+"""Length and step sizes of the search on drawn clusters."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How it is searched."""
+    """Settings of a search."""
 
     policy: Policy
     evolution: Evolution
@@ -33,7 +33,7 @@ class Options:
     load: float = 0.6
     lifetimes_known: bool = False
     lifetime_error: float = 0.0
-    """How wrong what pods say of it is, as `Setting` has it."""
+    """Error of the lifetimes that pods state, as in `Setting`."""
     nodes: tuple[int, ...] = (6, 12, 24)
     """Sizes of the clusters; generations take them in turn."""
     nodes_at_once: int = 192
@@ -68,14 +68,14 @@ class DrawnEpisodes:
         candidates = np.concatenate([there, back])
         setting = self._setting(next(self._sizes), options.nodes_at_once)
         seed = int(rng.integers(VALIDATION_SEED + 1, 2**40))
-        found = self._play(net, candidates, setting, seed + (seed == TEST_SEED))
-        return found[: len(there)] - found[len(there) :], 2 * warm_up(setting) * len(candidates) * setting.clusters
+        scores = self._play(net, candidates, setting, seed + (seed == TEST_SEED))
+        return scores[: len(there)] - scores[len(there) :], 2 * warm_up(setting) * len(candidates) * setting.clusters
 
     def validate(self, net: DeepSets, parameters: Float32) -> float:
         """The mean score over the validation clusters of all sizes."""
         options = self._options
         settings = [self._setting(size, options.looked_at) for size in options.nodes]
-        return float(np.mean([self._play(net, parameters[None], one, VALIDATION_SEED) for one in settings]))
+        return float(np.mean([self._play(net, parameters[None], setting, VALIDATION_SEED) for setting in settings]))
 
     def _setting(self, size: int, nodes: int) -> Setting:
         options = self._options
@@ -87,14 +87,15 @@ class DrawnEpisodes:
         options = self._options
         contender = side_by_side(net, options.policy, options.rule, candidates, setting.clusters)
         played = play(contender, replace(setting, copies=len(candidates)), seed)
-        found = score(options.policy, played).reshape(len(candidates), setting.clusters)
-        scored = np.isfinite(found[0])
-        mean: Float = found[:, scored].mean(1) if scored.any() else np.zeros(len(candidates))
+        scores = score(options.policy, played).reshape(len(candidates), setting.clusters)
+        scored = np.isfinite(scores[0])
+        mean: Float = scores[:, scored].mean(1) if scored.any() else np.zeros(len(candidates))
         return mean
 
 
 def search(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
-    """Search a network for a policy; what is kept is the best on validation clusters, whose seed is not played."""
+    """Search a network for a scoring policy. The best one on validation clusters, whose seed is not played, is
+    returned."""
     net = starting_network(len(columns(options.policy)), options.evolution)
     run = evolve(
         net,

@@ -1,6 +1,6 @@
 """Clusters on which pods arrive one by one, run and end: many at once, each step one pod on every cluster.
 
-Nodes fail and come back, latencies drift. What a policy sees and may do is what the real server shows and allows.
+Nodes fail and come back, latencies drift. Observations and allowed nodes are those of the real server.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ PODS_PER_NODE = 50.0
 
 
 class Outcome(NamedTuple):
-    """What a step led to, (clusters,) each."""
+    """Outcome of a step, (clusters,) each."""
 
     reward: Float
-    """What counts over an episode, charged to the placement that causes it."""
+    """Change of the episode's score, charged to the placement that causes it."""
     thesis: Float
     """The reward that the thesis states, of the state after the placement."""
     placed: Bool
@@ -47,7 +47,7 @@ class Outcome(NamedTuple):
 
 
 class Placement:
-    """Clusters in their steady state under pods placed at random; `pods` is what has to be placed now."""
+    """Clusters in their steady state under pods placed at random; `pods` has the pods to be placed now."""
 
     def __init__(self, setting: Setting, seed: int) -> None:
         self.setting, self.rng = setting, np.random.default_rng(seed)
@@ -78,9 +78,9 @@ class Placement:
         A node that does not take the pod refuses it, too.
         """
         rows, index = self._rows, np.maximum(node, 0)
-        one = self._at(rows, index)
-        placed = allowed(one, self.pods, fits(one, self.pods))[:, 0] & (node >= 0)
-        longer, lost = self._place(one, rows, index, placed)
+        target = self._at(rows, index)
+        placed = allowed(target, self.pods, fits(target, self.pods))[:, 0] & (node >= 0)
+        longer, lost = self._place(target, rows, index, placed)
         outcome = self._outcome(index, placed, longer, lost)
         self._clock += 1.0 / self.setting.arrivals_per_slot
         while self._slot < int(self._clock):
@@ -102,7 +102,7 @@ class Placement:
         """Copies of these nodes, each alone: (len(rows), 1)."""
         return Nodes._make(column[rows, index][:, None] for column in self.nodes)
 
-    def _place(self, one: Nodes, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
+    def _place(self, target: Nodes, rows: Int, index: Int, placed: Bool) -> tuple[Float, Float]:
         """Slots for which the node is longer in use, and the growth of its fragmentation in GPUs.
 
         one: the nodes of these rows and indices before the pods come, as `_at` copies them.
@@ -115,7 +115,7 @@ class Placement:
         self._last[rows, index] = np.where(placed, np.maximum(now, end), self._last[rows, index])
         lost = np.zeros(len(rows))
         if self._gpu_ends is not None:
-            take = taken(one, self.pods)[:, 0] * placed[:, None]
+            take = taken(target, self.pods)[:, 0] * placed[:, None]
             before = self._fragmentation(rows, index)
             n.gpu_free[rows, index] -= take
             self._gpu_ends[end % MOST_SLOTS, rows, index] += take
@@ -133,9 +133,9 @@ class Placement:
         if not self.setting.lifetimes_known:
             return
         at = (end % MOST_SLOTS, rows, index)
-        said = (self._slot + self.pods.lifetime_s / SLOT_S) * placed
-        self._said_by_end[at] = np.maximum(self._said_by_end[at], said)
-        self._said[rows, index] = np.maximum(self._said[rows, index], said)
+        stated = (self._slot + self.pods.lifetime_s / SLOT_S) * placed
+        self._said_by_end[at] = np.maximum(self._said_by_end[at], stated)
+        self._said[rows, index] = np.maximum(self._said[rows, index], stated)
 
     def _fragmentation(self, rows: Int, index: Int) -> Float:
         n = self.nodes
@@ -202,7 +202,7 @@ class Placement:
             n.gpu_free[down] = np.where(whole, float(WHOLE_GPU), 0.0)
 
     def _tell(self, rows: Int | slice, index: Int | slice) -> None:
-        """Say when nodes will be empty, as far as policies may know."""
+        """Write the expected time at which nodes will be empty, as far as scoring policies may know it."""
         left = np.maximum(self._said[rows, index] - self._slot, 0) * SLOT_S
         known = self.setting.lifetimes_known
         self.nodes.empty_in_s[rows, index] = np.where(self.nodes.pods[rows, index] > 0, left if known else np.nan, 0.0)
@@ -217,14 +217,16 @@ class Placement:
             self.pods, _ = self._draw_pods(differing)
             slots = residual_slots(differing, self.rng)
             self._slots = copied(slots, copies)
-            said = copied(said_lifetimes(self.setting, slots, self.rng), copies)
-            self.pods = self.pods._replace(lifetime_s=said)
-            one = self._at(rows, index)
-            full = one.requested[:, 0, 0] / one.allocatable[:, 0, 0]
+            stated = copied(said_lifetimes(self.setting, slots, self.rng), copies)
+            self.pods = self.pods._replace(lifetime_s=stated)
+            target = self._at(rows, index)
+            full = target.requested[:, 0, 0] / target.allocatable[:, 0, 0]
             if self.setting.gpus:
-                whole = np.maximum(one.gpus[:, 0] * WHOLE_GPU, 1.0)
-                full = np.maximum(full, np.where(one.gpus[:, 0] > 0, 1 - one.gpu_free[:, 0].sum(-1) / whole, full))
+                whole = np.maximum(target.gpus[:, 0] * WHOLE_GPU, 1.0)
+                full = np.maximum(
+                    full, np.where(target.gpus[:, 0] > 0, 1 - target.gpu_free[:, 0].sum(-1) / whole, full)
+                )
             wanted = full < aim[rows, index]
             if not wanted.any():
                 break
-            self._place(one, rows, index, wanted & fits(one, self.pods)[:, 0])
+            self._place(target, rows, index, wanted & fits(target, self.pods)[:, 0])

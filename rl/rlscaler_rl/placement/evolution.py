@@ -1,10 +1,10 @@
 """Evolution strategies for the network that scores nodes: whole episodes decide, and no step has a reward.
 
-Salimans et al. 2017, antithetic pairs and Adam. A placement decides little, and what it leads to comes hundreds of pods
-later, so the episode's score is the observation. Both of a pair are played on the same episodes, so that the load
-itself is no noise. The network begins as a rule. Its two hidden layers stay as they were drawn (random features, Rahimi
-and Recht 2007): what is searched is the last layer and the rule's weight, few enough numbers that some episodes tell a
-direction from noise.
+Salimans et al. 2017, antithetic pairs and Adam. A single placement decides little, and its consequences come hundreds
+of pods later, so the episode's score is the observation. Both of a pair are played on the same episodes, so that the
+load itself is no noise. The network begins as a rule. Its two hidden layers stay as they were drawn (random features,
+Rahimi and Recht 2007): the search covers the last layer and the rule's weight, few enough numbers that some episodes
+tell a direction from noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rlscaler_rl.placement.trained import Run
 
 @dataclass(frozen=True)
 class Evolution:
-    """How it is searched. n is the number of parameters that are."""
+    """Settings of the search. n is the number of searched parameters."""
 
     seed: int
     generations: int
@@ -48,7 +48,7 @@ class Evolution:
 
 
 class Episodes(Protocol):
-    """What parameters of the last layer are tried on."""
+    """Episodes on which parameters of the last layer are tried."""
 
     def ahead(self, net: DeepSets, there: Float32, back: Float32, rng: np.random.Generator) -> tuple[Float, int]:
         """Play each row of `there` and the same row of `back`, (pairs, n) both, on the same episodes.
@@ -78,9 +78,9 @@ def searched(net: DeepSets) -> list[torch.nn.Parameter]:
 def evolve(
     net: DeepSets, episodes: Episodes, options: Evolution, say: Callable[[str, float], None] = lambda *_: None
 ) -> Run:
-    """Search the last layer of `net`; what is left in it is the best of the looks at the validation episodes.
+    """Search the last layer of `net`, and leave the best parameters on the validation episodes in it.
 
-    `say` is told of each look: generation and placements as a text, and the score.
+    :param say: called at each look with a text of generation and placements, and with the score.
     """
     torch.set_num_threads(1)
     rng, run, began = np.random.default_rng(options.seed), Run(), time.perf_counter()

@@ -21,10 +21,11 @@ ID = "rlscaler/Placement-v0"
 
 
 class PlacementEnv(gym.Env[Float32, np.int64]):
-    """A step is one pod. Observation (nodes, columns) float32, what networks see; action Discrete(nodes), the node.
+    """A step is one pod. Observation (nodes, columns) float32, the inputs of networks; action Discrete(nodes), the
+    node.
 
-    A node that may not take the pod refuses it. `action_masks` and the info's `action_mask`, (nodes,) bool, say which
-    may; where none may, any action refuses. Episodes are truncated after `pods` of them, never terminated.
+    A node that may not take the pod refuses it. `action_masks` and the info's `action_mask`, (nodes,) bool, mark the
+    nodes that may; where none may, any action refuses. Episodes are truncated after `pods` of them, never terminated.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}

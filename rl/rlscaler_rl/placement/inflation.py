@@ -1,7 +1,7 @@
-"""Pods that arrive on empty nodes and do not end, with what a network sees of each node: compiled.
+"""Pods that arrive on empty nodes and do not end, with the network's inputs for each node: compiled.
 
-What it sees are the columns of `rlscaler_core.placement.features` for the policy GPU; a test compares them. By how much
-fragmentation falls is remembered for each kind of pod and each node until the node changes.
+The inputs are the columns of `rlscaler_core.placement.features` for the scoring policy GPU; a test compares them. The
+fall of fragmentation is cached for each kind of pod and each node until the node changes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class State(NamedTuple):
     allocatable: Float
     """(N, 2) millicores and MiB."""
     free: Float
-    """(N, 2) the same, without what pods on the node have."""
+    """(N, 2) the same, without the requests of pods on the node."""
     gpu: Float
     """(N, MOST_GPUS) free thousandths of each GPU."""
     number: Int
@@ -79,13 +79,13 @@ class Arrivals(NamedTuple):
 
 
 CORES_WEIGHT_OF = {"fragmentation": 0.0, "fragmentation-and-cores": CORES_WEIGHT}
-"""The rules that the first column can have, and what each gives for a GPU without cores."""
+"""Rules that the first column can have, and the weight of each for a GPU without cores."""
 
 
 def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods, rule: str) -> tuple[State, Arrivals]:
     """Empty nodes, and the pods of `order`; rule: the first column's, one of CORES_WEIGHT_OF."""
-    asked = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
-    _, types = np.unique(asked[:, [0, 2, 3]], axis=0, return_inverse=True)
+    requests = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
+    _, types = np.unique(requests[:, [0, 2, 3]], axis=0, return_inverse=True)
     count, shape = nodes.gpus.astype(np.int64), (int(types.max()) + 1, len(nodes.gpus))
     free, table = nodes.allocatable.astype(float), np.column_stack(kinds).astype(float)
     now = [
@@ -108,7 +108,7 @@ def begin(nodes: Nodes, pods: Pods, order: Int, kinds: TypicalPods, rule: str) -
         np.zeros(shape, np.int64),
         np.full(shape, -1),
     )
-    return state, Arrivals(asked, pods.gpu_models[order], types.astype(np.int64))
+    return state, Arrivals(requests, pods.gpu_models[order], types.astype(np.int64))
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -136,12 +136,12 @@ def look(state, arrivals, j, seen, among):  # type: ignore[no-untyped-def]
             )
         fall, free, fit, unused, least = state.fall[kind, i], 0.0, 0, 0, 2.0 * _WHOLE
         for d in range(state.number[i]):
-            one = state.gpu[i, d]
-            free += one
-            unused += one == _WHOLE
-            if one >= share and one > 0:
+            gpu_free = state.gpu[i, d]
+            free += gpu_free
+            unused += gpu_free == _WHOLE
+            if gpu_free >= share and gpu_free > 0:
                 fit += 1
-                least = min(least, one)
+                least = min(least, gpu_free)
         among[i] = (
             state.free[i, 0] >= cpu
             and state.free[i, 1] >= memory

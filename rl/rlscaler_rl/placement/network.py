@@ -1,7 +1,7 @@
 """The network that scores nodes: equivariant layers, so that any number of nodes in any order may come; and its ONNX.
 
-A layer adds to what it makes of one node what it makes of the maximum and of the mean over all nodes (DeepSets, Zaheer
-et al. 2017). Nodes in another order give the same values in that order. The policy's rule, the first column, is added
+A layer adds functions of one node, of the maximum over all nodes and of their mean (DeepSets, Zaheer et al. 2017).
+Nodes in another order give the same values in that order. The rule of the scoring policy, the first column, is added
 with a weight that is learned: an untrained network ranks nodes as the rule does.
 """
 

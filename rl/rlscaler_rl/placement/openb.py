@@ -57,7 +57,7 @@ NODE_LIST, POD_LIST = "openb_node_list_gpu_node.csv", "openb_pod_list_default.cs
 POD_LISTS = {
     name.removeprefix("openb_pod_list_").removesuffix(".csv"): name for name in DIGESTS if "_pod_list_" in name
 }
-"""The published lists of pods by what is peculiar to them: the trace is `default`, the others are made of it."""
+"""The published lists of pods by their peculiarity: the trace is `default`, the others are made of it."""
 
 ALL_NODES = "openb_node_list_all_node.csv"
 """The 1,213 nodes with GPUs and 310 without."""
@@ -67,7 +67,7 @@ VARIABLE = "RLSCALER_OPENB"
 
 
 class OpenbError(Exception):
-    """A file is missing or is another one; the message says what to do."""
+    """Raised for a missing file, or for another one; the message names the remedy."""
 
 
 class Cluster(NamedTuple):
@@ -91,13 +91,13 @@ def folder_of(folder: Path | None = None) -> Path:
 def make(originals: Iterable[Path], folder: Path | None = None) -> list[Path]:
     """Check files of the published folder and copy them; where they went. Raises OpenbError."""
     target = folder_of(folder)
-    made = []
+    copies = []
     for path in originals:
         _check(path)
         target.mkdir(parents=True, exist_ok=True)
-        made.append(target / path.name)
-        shutil.copyfile(path, made[-1])
-    return made
+        copies.append(target / path.name)
+        shutil.copyfile(path, copies[-1])
+    return copies
 
 
 def load(pod_list: str = POD_LIST, folder: Path | None = None, node_list: str = NODE_LIST) -> Cluster:
@@ -131,14 +131,14 @@ def load(pod_list: str = POD_LIST, folder: Path | None = None, node_list: str = 
 
 def inflated(pods: Pods, gpus: float, ratio: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """Indices of pods that together ask for `ratio` of the GPUs: all of them and some again, shuffled, as published."""
-    asked = pods.gpus * pods.gpu_milli
-    total = asked.sum()
+    requested = pods.gpus * pods.gpu_milli
+    total = requested.sum()
     more: list[int] = []
     while True:
-        index = int(rng.integers(len(asked)))
-        if total + asked[index] > ratio * gpus * WHOLE_GPU:
-            return rng.permutation(np.array([*range(len(asked)), *more], np.int64))
-        total += asked[index]
+        index = int(rng.integers(len(requested)))
+        if total + requested[index] > ratio * gpus * WHOLE_GPU:
+            return rng.permutation(np.array([*range(len(requested)), *more], np.int64))
+        total += requested[index]
         more.append(index)
 
 

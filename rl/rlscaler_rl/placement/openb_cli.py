@@ -170,16 +170,16 @@ def replay(
     click.echo(f"| scheduler | at 100 % | at the end | sd | CPU s | against {_REFERENCE} (95 %) |")
     click.echo("|---|---|---|---|---|---|")
     reference: np.ndarray | None = None
-    for name, plays in sorted(contenders.items(), key=lambda one: one[0] != _REFERENCE):
-        found, took = [], []
+    for name, plays in sorted(contenders.items(), key=lambda replayed: replayed[0] != _REFERENCE):
+        shares, took = [], []
         for seed in range(seeds):
             order = inflated(pods, gpus, ratio, np.random.default_rng(42 + seed))
             began = time.process_time()
-            one = plays(order, seed)
+            replayed = plays(order, seed)
             took.append(time.process_time() - began)
-            found.append((one.curve[100], one.allocated))
-        at, end = np.mean(found, axis=0)
-        ends = np.array(found)[:, 1]
+            shares.append((replayed.curve[100], replayed.allocated))
+        at, end = np.mean(shares, axis=0)
+        ends = np.array(shares)[:, 1]
         ahead = "-" if reference is None else paired(ends - reference)
         if name == _REFERENCE:
             reference = ends

@@ -1,4 +1,4 @@
-"""Search for a network that places the pods of openb: by what of the GPUs is allocated in the end.
+"""Search for a network that places the pods of openb by the share of the GPUs that is allocated in the end.
 
 Half of the trace's nodes and half of its pods are for training; the other halves are never seen here.
 """
@@ -24,7 +24,7 @@ from rlscaler_rl.placement.openb import Cluster
 from rlscaler_rl.placement.trained import Trained
 
 SPLIT_SEED = 0
-"""Draws the halves, the same for every training: what one has not seen no other has."""
+"""Seed of the halves, the same for every training: no training sees the other's test half."""
 
 VALIDATION_SEED = 10**9
 """Draws the clusters that checkpoints are chosen by, of the nodes and pods of training."""
@@ -32,7 +32,7 @@ VALIDATION_SEED = 10**9
 
 @dataclass(frozen=True)
 class Options:
-    """How it is searched."""
+    """Settings of a search."""
 
     evolution: Evolution
     rule: str = "fragmentation-and-cores"
@@ -72,10 +72,10 @@ def draw(cluster: Cluster, most: tuple[int, int], ratio: float, rng: np.random.G
     count = int(rng.integers(most[0], most[1] + 1))
     chosen = rng.permutation(len(cluster.nodes.gpus))[:count]
     nodes = Nodes._make(column[chosen] for column in cluster.nodes)
-    asked = cluster.pods.gpus * cluster.pods.gpu_milli
+    requested = cluster.pods.gpus * cluster.pods.gpu_milli
     room = ratio * nodes.gpus.sum() * WHOLE_GPU
-    order = rng.integers(len(asked), size=int(2 * room / asked.mean()) + 16)
-    return Episode(nodes, order[: int(np.searchsorted(asked[order].cumsum(), room))])
+    order = rng.integers(len(requested), size=int(2 * room / requested.mean()) + 16)
+    return Episode(nodes, order[: int(np.searchsorted(requested[order].cumsum(), room))])
 
 
 def weights(net: DeepSets) -> Weights:
@@ -100,17 +100,17 @@ class Inflations:
 
     def ahead(self, net: DeepSets, there: Float32, back: Float32, rng: np.random.Generator) -> tuple[Float, int]:
         """Fill one cluster for each pair; the score is the share of its GPUs that is allocated in the end."""
-        found, placements = np.zeros(len(there)), 0
+        differences, placements = np.zeros(len(there)), 0
         for i, both in enumerate(zip(there, back, strict=True)):
             episode = draw(self._ours, self._options.nodes, self._options.ratio, rng)
             first, second = (self._play(net, parameters, episode) for parameters in both)
-            found[i] = first - second
+            differences[i] = first - second
             placements += 2 * len(episode.order)
-        return found, placements
+        return differences, placements
 
     def validate(self, net: DeepSets, parameters: Float32) -> float:
         """Share of the GPUs of the validation clusters that are allocated in the end."""
-        return float(np.mean([self._play(net, parameters, one) for one in self._validation]))
+        return float(np.mean([self._play(net, parameters, episode) for episode in self._validation]))
 
     def _play(self, net: DeepSets, parameters: Float32, episode: Episode) -> float:
         vector_to_parameters(torch.from_numpy(parameters), searched(net))
@@ -119,7 +119,8 @@ class Inflations:
 
 
 def search(cluster: Cluster, options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
-    """Search on the half for training; what is kept is the best on validation clusters, whose seeds are not played."""
+    """Search on the half for training. The best network on validation clusters, whose seeds are not played, is
+    returned."""
     net = starting_network(WIDTH, options.evolution)
     run = evolve(
         net,

@@ -1,4 +1,4 @@
-"""Play a rule or a network on drawn clusters, and what came of it."""
+"""Play a rule or a network on drawn clusters, and measure the results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Played:
 
 
 def score(policy: Policy, played: Played) -> Float:
-    """What checkpoints are chosen and contenders are compared by, (clusters,): higher is better."""
+    """Score of checkpoints and contenders, (clusters,): higher is better."""
     if policy is Policy.GPU:
         return played.gpus_used
     return played.thesis
@@ -52,7 +52,7 @@ def network(actor: PlacementActor) -> Contender:
     """A network, as the server asks it: one cluster after the other."""
 
     def scores(nodes: Nodes, pods: Pods, among: Bool) -> Float:
-        return np.stack([actor.values(one) for one in actor.seen(nodes, pods, among)])
+        return np.stack([actor.values(cluster) for cluster in actor.seen(nodes, pods, among)])
 
     return scores
 

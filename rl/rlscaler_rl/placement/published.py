@@ -26,7 +26,7 @@ _CLASSES = 10
 
 
 class Scheduler(IntEnum):
-    """What scores nodes."""
+    """Published schedulers that score nodes."""
 
     RANDOM = 0
     DOT_PRODUCT = 1
@@ -39,7 +39,7 @@ class Scheduler(IntEnum):
 
 
 class Ties(IntEnum):
-    """Which of equally good nodes is taken."""
+    """Order in which one of equally good nodes is taken."""
 
     BY_NAME = 0
     """The first of shuffled names, as the published figures have it."""
@@ -48,7 +48,7 @@ class Ties(IntEnum):
 
 
 class Replayed(NamedTuple):
-    """What came of a replay."""
+    """Results of a replay."""
 
     curve: Float
     """(140,) percent of all GPUs that are allocated when so many percent have been asked for; NaN where none was."""
@@ -85,7 +85,7 @@ def fragmentation_of(cpu, gpu, count, model, kinds):  # type: ignore[no-untyped-
 
 @numba.njit(cache=True, error_model="numpy")
 def fall_of(cpu, gpu, count, model, kinds, need, share, now, scratch):  # type: ignore[no-untyped-def]
-    """By how much fragmentation falls at best, and the GPU of a share that it falls by; cpu is what is left."""
+    """Return the largest fall of fragmentation, and the GPU of a share that it is on; `cpu` are the cores left."""
     for d in range(_GPUS):
         scratch[d] = gpu[d]
     if need == 1 and share < _WHOLE:
@@ -277,7 +277,7 @@ def replay(
     best_fit_weight: of best fit beside exact FGD, in `FGD_BEST_FIT` and `FGD_CORES`.
     """
     shuffled = np.random.default_rng(seed).permutation(len(nodes.gpus))
-    asked = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
+    requests = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
     curve, placed = np.full(140, np.nan), np.full(len(order), -1, np.int64)
     allocated = _replay(
         nodes.allocatable[shuffled, 0].copy(),
@@ -285,7 +285,7 @@ def replay(
         nodes.gpu_free[shuffled].copy(),
         nodes.gpus[shuffled].astype(np.int64),
         nodes.gpu_model[shuffled].copy(),
-        asked,
+        requests,
         pods.gpu_models[order],
         np.column_stack(kinds),
         int(scheduler),

@@ -1,4 +1,4 @@
-"""What a training leaves, whatever its method: a network, how it came about, and the folder that `compare` reads."""
+"""Result of a training by any method: a network, its training curve, and the folder that `compare` reads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CURVE = "{}.csv"
 
 @dataclass
 class Run:
-    """What a training took, and how it went."""
+    """Cost and course of a training."""
 
     placements: int = 0
     seconds: float = 0.0
@@ -62,5 +62,5 @@ class Trained:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.policy}.onnx").write_bytes(content)
         (folder / f"{self.policy}.json").write_text(manifest.model_dump_json(indent=1) + "\n", encoding="utf-8")
-        lines = ["placements,score", *(f"{steps},{found:.6f}" for steps, found in self.run.curve)]
+        lines = ["placements,score", *(f"{steps},{score:.6f}" for steps, score in self.run.curve)]
         (folder / CURVE.format(self.policy)).write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -1,8 +1,7 @@
-"""What happens to shared pools in the middle of an episode: tenants come and go, GPUs are lost and come back.
+"""Changes of shared pools in the middle of an episode: tenants come and go, GPUs are lost and come back.
 
-A tenant that is away has no load, no pods and no place in the budget. Its Deployment comes back with one replica. With
-a GPU the pod on it is gone, whosever it is; its ReplicaSet makes another, which waits for a GPU and then for its cold
-start.
+An absent tenant has no load, no pods and no place in the budget. Its Deployment comes back with one replica. A lost GPU
+takes its pod with it; the ReplicaSet creates another, which waits for a GPU and then for its cold start.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from rlscaler_rl.simulation.batch import SENSE_SECONDS
 from rlscaler_rl.tenants.room import Long
 
 Change = Literal["none", "join", "leave", "gpus"]
-"""What changes in each pool: nothing; the first tenant comes after half of the episode; the first tenant is away in the
-middle third; a quarter of the GPUs is lost in the middle third."""
+"""Change in each pool: none; the first tenant comes after half of the episode; the first tenant is absent in the middle
+third; a quarter of the GPUs is lost in the middle third."""
 
 LOST = 0.25
 """Part of a pool's GPUs that is lost, rounded."""
@@ -38,11 +37,11 @@ class Course:
     lost_until: float = np.inf
 
     def away(self, second: float) -> Bool:
-        """Say which tenants (N,) are away at a second of the episode."""
+        """Return the tenants (N,) that are absent at a second of the episode."""
         return (self.away_from <= second) & (second < self.away_until)
 
     def there(self, seconds: int) -> Bool:
-        """Say in which seconds of an episode of so many (N, seconds) each tenant is there."""
+        """Return the seconds of an episode (N, seconds) in which each tenant is present."""
         time = np.arange(seconds)
         return ~((self.away_from[:, None] <= time) & (time < self.away_until[:, None]))
 

@@ -43,7 +43,7 @@ CPUS_PER_GPU = 2
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is drawn."""
+    """Parameters of drawn pools."""
 
     tenants: int = 8
     """Number of tenants in each pool."""
@@ -52,15 +52,15 @@ class Request:
     hours: int = 6
     """Length of the episode in hours."""
     tightness: float = 1.0
-    """GPUs of a pool over what its tenants' busy hours need together, which they do not have at one time."""
+    """GPUs of a pool over the sum of its tenants' needs in their busy hours, which they do not have at one time."""
     loads: tuple[str, ...] = LOADS
     part: Part = Part.TEST
-    """Which days of the loads are played."""
+    """Part of the loads whose days are played."""
     cpu: bool = False
     """Tenants have a CPU pool of their own too, which is not shared."""
     seed: int = 0
     change: Change = "none"
-    """What happens in the middle of the episode."""
+    """Change in the middle of the episode."""
     folder: Path | None = None
     """Folder of the loads that do not ship."""
 
@@ -129,7 +129,7 @@ def draw(request: Request) -> Drawn:
 
 
 def side_by_side(parts: list[Drawn]) -> Drawn:
-    """Give the pools of several draws of one request as one draw, in order. Their changes are at the same seconds."""
+    """Return the pools of several draws of one request as one draw, in order. Their changes are at the same seconds."""
     first = np.cumsum([0, *(len(part.gpus) for part in parts[:-1])])
     pool = [part.tenants.pool + before for part, before in zip(parts, first, strict=True)]
     tenants, changes = Tenants.concat([part.tenants for part in parts]), [part.changes for part in parts]
@@ -141,9 +141,9 @@ def side_by_side(parts: list[Drawn]) -> Drawn:
         tuple(name for part in parts for name in part.loads),
         replace(
             changes[0],
-            away_from=np.concatenate([one.away_from for one in changes]),
-            away_until=np.concatenate([one.away_until for one in changes]),
-            lost=np.concatenate([one.lost for one in changes]),
+            away_from=np.concatenate([change.away_from for change in changes]),
+            away_until=np.concatenate([change.away_until for change in changes]),
+            lost=np.concatenate([change.lost for change in changes]),
         ),
     )
 
@@ -173,7 +173,7 @@ def _terms(sizes: Float, gpus: Long, seed: int) -> Tenants:
 
 
 def _initial(rate: Float, most: Long, tenants: Tenants, gpus: Long) -> Long:
-    """The replicas that an episode begins with: what the load needs, as far as the pool goes."""
+    """Replicas at the begin of an episode: the need of the load, as far as the pool goes."""
     needed = np.clip(np.ceil(rate / _per_gpu()), 1, most)
     members = make_members(len(rate), budget=tenants.pool, asked=needed, guaranteed=1.0, weight=tenants.weight)
     budgets = make_budgets(len(gpus), amount=gpus.astype(np.float64))

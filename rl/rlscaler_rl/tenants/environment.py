@@ -1,11 +1,11 @@
 """The environment of agents that share pools: every step is one action interval of all tenants of all pools at once.
 
-Each tenant has an accelerator agent and a CPU agent. They add -2 to 2 steps to what the forecast rule proposes for the
+Each tenant has an accelerator agent and a CPU agent. They add -2 to 2 steps to the forecast rule's proposal for the
 tenant's pool. The arbiter bids one of five factors for each tenant's weight (`rlscaler_core.arbiter.learned`). All
 actions go through the decision function, its shield and the arbiter's filling, as everywhere else.
 
-A pool is laid out as slots: for each of its M tenants one of the accelerator agent, one of the CPU agent and one of
-what the arbiter bids for it. Arrays are (P, M, 3) with an action 0 to 4, of which 2 is "as the rule".
+A pool is laid out as slots: for each of its M tenants one of the accelerator agent, one of the CPU agent and one of the
+arbiter's bid. Arrays are (P, M, 3) with an action 0 to 4, of which 2 is "as the rule".
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ AS_THE_RULE = 2
 """The action that leaves the forecast rule's replicas, or the member's weight, as it is."""
 
 OWN = ("granted", "limited", "guaranteed", "asked")
-"""What an agent of a tenant knows of the budget beside its ten observations."""
+"""Observations of the budget of an agent of a tenant, beside its ten others."""
 
 TENANT_WIDTH = 2 * len(OBSERVATIONS) + len(OWN)
 WIDTH = max(TENANT_WIDTH, len(FEATURES))
@@ -65,16 +65,16 @@ REWARD_SCALE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What agents act in."""
+    """Setting of an environment."""
 
     request: Request
     loss: Loss = NONE_LOST
     arbiter: RuleName | Literal["agent"] | None = "agent"
-    """Who shares the pools: the arbiter agent by its bids, a rule, or nothing (None): no budget."""
+    """Sharer of the pools: the arbiter agent by its bids, a rule, or none (None): no budget."""
 
 
 class Rewards(NamedTuple):
-    """What an action interval was worth."""
+    """Rewards of an action interval."""
 
     local: Float32
     """(P, M, 3) to each slot: the accelerator agent pays for its GPUs, the CPU agent for its CPU replicas, both for the
@@ -87,7 +87,7 @@ class TenantsEnv:
     """P pools of M tenants, played side by side. Episodes are truncated at their end, never terminated."""
 
     def __init__(self, setting: Setting, seed: int = 0) -> None:
-        """`seed` draws what information is lost; the pools are those of the request."""
+        """`seed` draws the lost information; the pools are those of the request."""
         self.setting, self.seed = setting, seed
         self.contract = ObservationContract(stack_size=1)
         self.shape = setting.request.pools, setting.request.tenants
@@ -114,7 +114,7 @@ class TenantsEnv:
     def step(self, actions: NDArray[np.int64], sharing: Sharing | None = None) -> tuple[Float32, Rewards, bool]:
         """Take the actions (P, M, 3), 0 to 4, and let an action interval pass; True at the end of the episode.
 
-        `sharing` takes the place of what the arbiter bids.
+        `sharing` takes the place of the arbiter's bids.
         """
         pools, interval = self.pools, self.pools.batch.interval
         flat = np.asarray(actions).reshape(-1, len(SLOTS))
@@ -132,7 +132,7 @@ class TenantsEnv:
         return self.seen, rewards, done
 
     def figures(self) -> Played:
-        """Give the figures of the episode until now. Raises LedgerError when the counters contradict one another."""
+        """Return the figures of the episode until now. Raises LedgerError when the counters contradict one another."""
         return played(self.pools, self.scenarios)
 
     def _look(self) -> None:
@@ -140,11 +140,11 @@ class TenantsEnv:
         batch = self.pools.batch
         self.pools.begin_interval()
         self.samples = batch.sense()
-        """What is measured (N,) at that tick."""
+        """Samples (N,) of that tick."""
         observation, batch.state = observe(batch.params, batch.state, self.samples, self.contract)
         self._observation = observation
         self.seen: Float32 = self._seen(observation)
-        """(P, M, 3, WIDTH) what the agents are shown; 0 where something is lost, with a column that says so."""
+        """(P, M, 3, WIDTH) observations of the agents; 0 where something is lost, with a column that marks it."""
 
     def _seen(self, observation: Observation) -> Float32:
         pools = self.pools

@@ -1,12 +1,12 @@
-"""HRAC with LGRS in one file that reads from top to bottom: settings, memory, updates, rewards, the loop, what is kept.
+"""HRAC with LGRS in one file that reads from top to bottom: settings, memory, updates, rewards, the loop, selection.
 
-Heterogeneous role-based actor-critic with local-global reward shaping, after arXiv 2508.10253, of which no code is
-public. All agents of a role share a policy; off-policy critics see all agents through attention, in training only. What
-each agent learns from is lambda * r_local + (1 - lambda) * R_global.
+Heterogeneous role-based actor-critic with local-global reward shaping, after arXiv 2508.10253, whose code is not
+public. All agents of a role share a policy; off-policy critics see all agents through attention, in training only. Each
+agent learns from lambda * r_local + (1 - lambda) * R_global.
 
 The paper takes R_global = V(S') - V(S). Discounted over an episode that is -V(S_0) plus the sum of (1 - gamma) V(S'):
-agents are paid for states that the present policies find valuable, and not for the reward R of the pool. Which policies
-are best then depends on V. Here R_global = R + gamma V(S') - V(S) by default, R with potential-based shaping by V (Ng,
+agents are paid for states that the present policies find valuable, and not for the reward R of the pool. The best
+policies then depend on V. Here R_global = R + gamma V(S') - V(S) by default, R with potential-based shaping by V (Ng,
 Harada & Russell 1999): for any V that is held fixed the best policies are those of lambda * r_local + (1 - lambda) * R.
 """
 
@@ -38,7 +38,7 @@ from rlscaler_rl.workloads import Part
 
 @dataclass(frozen=True)
 class Options:
-    """How the networks are trained."""
+    """Settings of a training."""
 
     seed: int = 0
     epochs: int = 30
@@ -55,11 +55,11 @@ class Options:
     local: float = 0.5
     """Lambda: the weight of the local reward; the rest is the global one's."""
     shaping: Literal["potential", "difference"] = "potential"
-    """`potential` keeps what the optimum is, `difference` is the paper's V(S') - V(S)."""
+    """`potential` leaves the optimum as it is, `difference` is the paper's V(S') - V(S)."""
     roles: tuple[str, ...] = SLOTS
     """The role of each slot. With one and the same, a homogeneous policy is shared by all agents."""
     acts: tuple[bool, ...] = (True, True, True)
-    """Which slots act; the others do as the rule does, and learn nothing."""
+    """Slots that act; the others do as the rule does, and learn nothing."""
     budget: bool = True
     """False: no arbiter shares the pools; the pod that was created first has the GPU, and bids change nothing."""
     attention: Attention = "grouped"
@@ -67,7 +67,7 @@ class Options:
     gamma: float = 0.95
     learning_rate: float = 1e-3
     entropy: float = 0.005
-    """What a nat of entropy of a policy is worth in reward."""
+    """Reward of a nat of entropy of a policy."""
     batch: int = 64
     """Pools at one moment that an update learns from."""
     learn_every: int = 3
@@ -75,14 +75,14 @@ class Options:
     memory: int = 4000
     """The newest so many of them are kept."""
     follow: float = 0.01
-    """How far the target networks move towards the learning ones after each update."""
+    """Share by which the target networks move towards the learning ones after each update."""
     looks: int = 5
-    """How often the policies are tried on the tune loads; the best are kept."""
+    """Trials of the policies on the tune loads; the best are saved."""
     look_pools: int = 8
 
     @property
     def setting(self) -> Setting:
-        """What is played in training."""
+        """Setting of the training episodes."""
         request = Request(
             self.tenants, self.pools, self.hours, self.tightness, TRAIN_LOADS, Part.TRAIN, self.cpu, self.seed
         )
@@ -95,7 +95,7 @@ def homogeneous(options: Options) -> Options:
 
 
 class Memory:
-    """The last moments of pools, and what they led to."""
+    """Replay memory: the last moments of pools, each with the next one."""
 
     def __init__(self, size: int, tenants: int) -> None:
         slots = len(SLOTS)
@@ -114,7 +114,8 @@ class Memory:
         self.count += len(seen)
 
     def draw(self, batch: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Seen (K, M, 3, WIDTH), action (K, M, 3), local (K, M, 3) and total (K,) reward, and what was seen then."""
+        """Observation (K, M, 3, WIDTH), action (K, M, 3), local (K, M, 3) and total (K,) reward, and the next
+        observation."""
         at = torch.randint(min(self.count, self.size), (batch,), generator=generator)
         return self.seen[at], self.action[at], self.local[at], self.total[at], self.then[at]
 
@@ -137,12 +138,12 @@ class Learner:
 
     @torch.no_grad()
     def act(self, seen: np.ndarray, greedy: bool = False) -> np.ndarray:
-        """Actions (P, M, 3) for what is seen (P, M, 3, WIDTH)."""
+        """Actions (P, M, 3) for the observations (P, M, 3, WIDTH)."""
         x = torch.from_numpy(seen)
         logits = self.policies(x, torch.ones(x.shape[:2], dtype=torch.bool))
         chosen = logits.argmax(-1) if greedy else self._sample(logits)
-        found: np.ndarray = torch.where(self._acts, chosen, AS_THE_RULE).numpy()
-        return found
+        actions: np.ndarray = torch.where(self._acts, chosen, AS_THE_RULE).numpy()
+        return actions
 
     def update(self, drawn: tuple[Tensor, ...]) -> None:
         """One step of critics, value and policies."""
@@ -158,8 +159,8 @@ class Learner:
             worth = (logits.exp() * (ahead - options.entropy * logits)).sum(-1)
             worth = torch.where(self._acts, worth, ahead[..., AS_THE_RULE])
             aim = reward + options.gamma * worth
-        found = self.critic(seen, action, there).gather(-1, action[..., None])[..., 0]
-        wrong = ((found - aim) ** 2 * self._acts).mean()
+        values = self.critic(seen, action, there).gather(-1, action[..., None])[..., 0]
+        wrong = ((values - aim) ** 2 * self._acts).mean()
         wrong = wrong + ((self.value(seen, there) - total - options.gamma * next_value) ** 2).mean()
         self._step(self._critics, wrong)
 
@@ -191,7 +192,7 @@ class Learner:
 
 
 def shaped(options: Options, local: Tensor, total: Tensor, value: Tensor, next_value: Tensor) -> Tensor:
-    """LGRS: what each slot (P, M, 3) learns from. The pool's reward and its values before and after are (P,)."""
+    """LGRS: reward that each slot (P, M, 3) learns from. The pool's reward and its values before and after are (P,)."""
     shared = total + options.gamma * next_value - value if options.shaping == "potential" else next_value - value
     return options.local * local + (1 - options.local) * shared[:, None, None]
 
@@ -250,25 +251,25 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
 def train_together(several: Sequence[Options], say: Callable[[str], None] = lambda _: None) -> list[Trained]:
     """Train several that play the same setting, but for the seed, side by side: the simulator plays all pools at once.
 
-    Each has networks, memory and pools of its own, as if it were alone, in a fraction of the time. Only what is drawn
-    for all pools at once differs from a training alone: whose pod is first of those created in the same tick, and which
-    information is lost. `seconds` of each is its part of the time of all. Raises ValueError for different settings.
+    Each has networks, memory and pools of its own, as if it were alone, in a fraction of the time. Only draws for all
+    pools at once differ from a training alone: the order of pods that are created in the same tick, and the lost
+    information. `seconds` of each is its part of the time of all. Raises ValueError for different settings.
     """
     common = several[0]
-    if any(played_alike(one) != played_alike(common) for one in several):
+    if any(played_alike(options) != played_alike(common) for options in several):
         raise ValueError("trainings side by side have to play the same setting for as many epochs; train others apart")
     torch.set_num_threads(1)
-    learners = [Learner(one) for one in several]
-    memories = [Memory(one.memory, one.tenants) for one in several]
+    learners = [Learner(options) for options in several]
+    memories = [Memory(options.memory, options.tenants) for options in several]
     env = TenantsEnv(common.setting, common.seed)
     begin = time.perf_counter()
     runs = [Trained(copy.deepcopy(learner.policies), learner.options, 0.0) for learner in learners]
     for epoch in range(common.epochs + 1):
         if epoch % max(common.epochs // common.looks, 1) == 0 or epoch == common.epochs:
-            found = _look(learners)
+            scores = _look(learners)
             of = f" (mean of {len(runs)} trainings)" if len(runs) > 1 else ""
-            say(f"epoch {epoch}: J {np.mean(found):.3f} a tenant on the tune loads{of}")
-            for run, learner, j in zip(runs, learners, found, strict=True):
+            say(f"epoch {epoch}: J {np.mean(scores):.3f} a tenant on the tune loads{of}")
+            for run, learner, j in zip(runs, learners, scores, strict=True):
                 best = min((before for _, before in run.curve), default=np.inf)
                 run.curve.append((epoch, j))
                 if j < best:
@@ -282,7 +283,7 @@ def train_together(several: Sequence[Options], say: Callable[[str], None] = lamb
 
 
 def played_alike(options: Options) -> tuple[object, ...]:
-    """What trainings have to have in common to be played side by side."""
+    """Settings that trainings must have in common to be played side by side."""
     setting = options.setting
     request = replace(setting.request, seed=0)
     return replace(setting, request=request), options.epochs, options.looks, options.look_pools
@@ -290,7 +291,7 @@ def played_alike(options: Options) -> tuple[object, ...]:
 
 def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
     """Play an episode of all pools, learn from it, and give each learner's mean reward."""
-    seen, done = env.reset(*(1_000 * (one.options.seed + 1) + epoch for one in learners)), False
+    seen, done = env.reset(*(1_000 * (each.options.seed + 1) + epoch for each in learners)), False
     rewards: list[Float32] = []
     while not done:
         action = _act(learners, seen)
@@ -307,7 +308,7 @@ def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epo
 
 
 def _look(learners: list[Learner]) -> list[float]:
-    """Give each learner's mean J of a tenant on the tune loads, greedily."""
+    """Return each learner's mean J of a tenant on the tune loads, greedily."""
     options = learners[0].options
     setting = options.setting
     request = replace(setting.request, pools=options.look_pools, loads=TUNE_LOADS, part=Part.TUNE, seed=777)

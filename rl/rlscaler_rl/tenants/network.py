@@ -33,9 +33,9 @@ OPSET, IR = 18, 9
 
 
 class RolePolicy(nn.Module):
-    """Logits (P, M, 5) of what is shown (P, M, WIDTH).
+    """Logits (P, M, 5) for observations (P, M, WIDTH).
 
-    Members of a pool see each other: with `together` the mean over them is added to what is made of each.
+    Members of a pool see each other: with `together` the mean over the members' hidden layers is added to each.
     """
 
     def __init__(self, hidden: int, together: bool) -> None:
@@ -80,19 +80,19 @@ class Policies(nn.Module):
 
     def of(self, slot: int) -> RolePolicy:
         """The policy of a slot."""
-        found: RolePolicy = self.nets[self._number[slot]]
-        return found
+        policy: RolePolicy = self.nets[self._number[slot]]
+        return policy
 
     def forward(self, seen: Tensor, there: Tensor) -> Tensor:
         return torch.stack([self.of(slot)(seen[:, :, slot], there) for slot in range(len(self._number))], dim=2)
 
 
 class Critic(nn.Module):
-    """Values (P, M, 3, 5) of every slot's actions, given what all others see and do.
+    """Values (P, M, 3, 5) of every slot's actions, given the observations and actions of all others.
 
     A slot's own action is no input of its own values, so they are exact for all five at once (Iqbal & Sha 2019, MAAC).
-    They are a value of what is seen and what each action is worth beside it (Z. Wang et al., Dueling Network
-    Architectures, ICML 2016), at first nothing. While the critic learns how much is lost in a pool, all five move
+    They are the sum of a value of the observation and an advantage of each action (Z. Wang et al., Dueling Network
+    Architectures, ICML 2016), at first zero. While the critic learns how much is lost in a pool, all five move
     together; without that the actions that were taken seldom would lag behind and look best.
     """
 
@@ -130,7 +130,7 @@ def _zero_at_first(head: nn.Sequential) -> nn.Sequential:
 
 
 class Value(nn.Module):
-    """The value (P,) of a whole pool: what is left to come of the mean reward of its tenants."""
+    """The value (P,) of a whole pool: the return of the mean reward of its tenants."""
 
     def __init__(self, roles: tuple[str, ...], hidden: int) -> None:
         super().__init__()
@@ -155,10 +155,10 @@ def _dense(query: Tensor, key: nn.Module, value: nn.Module, others: Tensor, ther
     allowed = there.repeat_interleave(slots, dim=1)[:, None, :] & ~torch.eye(m * slots, dtype=torch.bool)
     # A slot that is alone attends to itself: a row without any key would be NaN.
     alone = ~allowed.any(-1, keepdim=True) & torch.eye(m * slots, dtype=torch.bool)
-    found = functional.scaled_dot_product_attention(
+    attended = functional.scaled_dot_product_attention(
         query.reshape(p, m * slots, hidden), key(flat), value(flat), attn_mask=allowed | alone
     )
-    return found.reshape(p, m, slots, hidden)
+    return attended.reshape(p, m, slots, hidden)
 
 
 def _grouped(query: Tensor, key: nn.Module, value: nn.Module, others: Tensor, there: Tensor) -> Tensor:

@@ -20,11 +20,11 @@ from rlscaler_rl.tenants.environment import ACTIONS, AS_THE_RULE, SLOTS, TENANT_
 
 ARBITER = "arbiter"
 HIGH = 10.0
-"""Bound of what is observed; everything that is fed is clipped far below."""
+"""Bound of observations; all inputs are clipped far below."""
 
 
 def role_by_slot(agent: str) -> str:
-    """Give the role of an agent by default: `accelerator`, `cpu` or `arbiter`."""
+    """Return the role of an agent by default: `accelerator`, `cpu` or `arbiter`."""
     return agent.rpartition("/")[2]
 
 

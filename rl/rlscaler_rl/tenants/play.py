@@ -88,7 +88,7 @@ def _by(actor: ActorLike, kind: Kind) -> Callable[[Params, State, Samples, Long]
 
 
 def played(pools: Pools, scenarios: Scenarios) -> Played:
-    """Give the figures of what was played until now. Raises LedgerError when the counters contradict one another."""
+    """Return the figures of the pools until now. Raises LedgerError when the counters contradict one another."""
     ticks = pools.second / SENSE_SECONDS
     ledger = ledgers.read(pools.batch.cluster)
     ledgers.check(ledger, scenarios)

@@ -1,8 +1,8 @@
 """Shared pools under load: N tenants on P pools, one sensing tick after the other as the operator decides and shares.
 
-Proposals, grants and decisions are those of `rlscaler_core`, for all rows at once. What is simulated is what the
-cluster adds: pods wait until a GPU of their pool is free, and then for their cold start. Who proposes and in which
-order replicas are handed out is the caller's: `play` takes an actor and a rule, `environment` the actions of agents.
+Proposals, grants and decisions are those of `rlscaler_core`, for all rows at once. The simulation adds the cluster:
+pods wait until a GPU of their pool is free, and then for their cold start. Proposers and the order of the grants are
+the caller's: `play` takes an actor and a rule, `environment` the actions of agents.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Sharing = RuleName | Order
 
 
 class Pools:
-    """The simulated clusters, who holds which GPU, and what the arbiter remembers."""
+    """The simulated clusters, the owner of each GPU, and the arbiter's memory."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Pools:
         seed: int = 0,
         changes: Course | None = None,
     ) -> None:
-        """`gpus` (P,) are there in each pool, until `changes`. `seed` draws what `loss` takes away."""
+        """`gpus` (P,) are in each pool, until `changes`. `seed` draws the information that `loss` removes."""
         n = len(scenarios)
         self.tenants, self.second = tenants, 0
         self._faults = None if loss is None or loss.share == 0 else LossySensing(loss, n, seed)
@@ -79,7 +79,7 @@ class Pools:
             priority=tenants.priority,
         )
         self.changes = changes or course("none", tenants.pool, gpus, 0)
-        """Who is away when, and which GPUs are lost."""
+        """Times at which tenants are absent and GPUs are lost."""
         self._away = np.zeros(n, np.bool_)
         self._before: Loans = no_loans(n)
         self.loans: Loans = no_loans(n)
@@ -87,7 +87,7 @@ class Pools:
 
     @property
     def members(self) -> Members:
-        """What the arbiter is told now, by what the tenants ask for until now."""
+        """Members of the budgets as the arbiter sees them now, by the tenants' requests until now."""
         current = self.batch.cluster.pool["target"][:, GPU].astype(np.int32)
         minimum = np.where(self._away, 0, self._members.minimum)
         guaranteed = np.where(self._away[:, None], 0.0, self._members.guaranteed)
@@ -99,12 +99,12 @@ class Pools:
         return self.second % self.batch.interval == 0
 
     def begin_interval(self) -> None:
-        """Draw what is lost in the action interval that begins; call it before its first `Batch.sense`."""
+        """Draw the lost information of the action interval that begins; call it before its first `Batch.sense`."""
         if self._faults is not None:
             self._faults.draw()
 
     def signals(self, samples: Samples) -> Signals:
-        """Give what the arbiter is told of each service (N,)."""
+        """Return the arbiter's signals of each service (N,)."""
         params = self.batch.params
         capacity = (np.where(params.present, samples.ready_replicas, 0) * params.requests_per_second).sum(axis=1)
         load = samples.arrival_rate / np.maximum(capacity, params.requests_per_second[:, GPU] * 0.1)
@@ -136,7 +136,7 @@ class Pools:
         return decision
 
     def _grant(self, sharing: Sharing) -> Int:
-        """Share by what is asked for and runs; a new interval of the budgets begins when it is time."""
+        """Share by the requests and the running replicas; a new interval of the budgets begins when it is time."""
         if self.second % BUDGET_SECONDS == 0:
             self._before = self.loans
             self.budgets = make_budgets(len(self.room.gpus), amount=self.room.gpus)
@@ -144,7 +144,7 @@ class Pools:
         return grants.granted
 
     def advance(self) -> None:
-        """Give free GPUs to pods, and let a sensing tick pass."""
+        """Assign free GPUs to pods, and let a sensing tick pass."""
         pods = self.batch.cluster.pool[["ready", "waiting"]][:, GPU]
         there = pods["ready"] + pods["waiting"]
         placed = self.room.place(there, self.second)
@@ -157,7 +157,7 @@ class Pools:
         self._change()
 
     def keep_away(self) -> None:
-        """Take back what was decided for tenants that are away."""
+        """Withdraw the decisions for absent tenants."""
         if self._away.any():
             self._scale(np.where(self._away[:, None], 0, self.batch.cluster.pool["target"]))
             self.asked = np.where(self._away, 0.0, self.asked)
@@ -176,7 +176,7 @@ class Pools:
             self.room.regain(self.changes.lost)
 
     def _lose(self) -> None:
-        """Let GPUs go with the pods on them. What was starting beside a ready pod that is gone begins again."""
+        """Remove lost GPUs with the pods on them. Pods that were starting beside a lost ready pod begin again."""
         pools = self.batch.cluster.pool
         target, ready = pools["target"].copy(), pools["ready"][:, GPU].astype(np.int64)
         gone, running = self.room.lose(self.changes.lost, ready)

@@ -12,11 +12,11 @@ from rlscaler_rl.tenants.play import Sharer
 from rlscaler_rl.tenants.pools import Pools
 
 LOOKAHEAD_SECONDS = 90
-"""An action interval and a cold start: what is granted now answers until then."""
+"""An action interval and a cold start: a replica granted now serves until then."""
 
 
 def by_network(learned: Learned) -> Sharer:
-    """Share as the network bids, on what the tenants asked for until now."""
+    """Share as the network bids, on the tenants' requests until now."""
 
     def share(pools: Pools, samples: Samples) -> Order:
         return learned.bids(pools.budgets, pools.members, pools.loans, pools.signals(samples)).order
@@ -25,7 +25,7 @@ def by_network(learned: Learned) -> Sharer:
 
 
 def hindsight(pools: Pools, samples: Samples) -> Order:
-    """Share by the load to come: first what the next 90 s need at most, evenly; a reference, and no bound."""
+    """Share by the load to come: first the highest need of the next 90 s, evenly; a reference, and no bound."""
     scenarios = pools.batch.scenarios
     ahead = scenarios.rate[:, pools.second : pools.second + LOOKAHEAD_SECONDS]
     need: Float = ahead.max(axis=1) / (scenarios.rps[:, GPU] * scenarios.target_utilization)

@@ -1,7 +1,7 @@
-"""Who holds the GPUs of a shared pool: pods get them in the order of their creation, and wait where none is free.
+"""Owners of the GPUs of a shared pool: pods get them in the order of their creation, and wait where none is free.
 
-As kube-scheduler does with pods of one priority. A GPU that is free goes to the pod that waits longest, whosever it is;
-nothing is taken from a pod that has one.
+As kube-scheduler does with pods of one priority. A free GPU goes to the pod that waits longest, whosever it is; nothing
+is taken from a pod that has one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SharedRoom:
         self._rng = np.random.default_rng([seed, 7])
 
     def place(self, pods: Long, now: float) -> Long:
-        """Give each row's pods (N,) that hold a GPU, of the `pods` (N,) that exist at `now` seconds."""
+        """Return each row's pods (N,) that hold a GPU, of the `pods` (N,) that exist at `now` seconds."""
         pods = np.asarray(pods, np.int64)
         self.held = np.minimum(self.held, pods)
         waiting = pods - self.held
@@ -61,12 +61,12 @@ class SharedRoom:
         self.held = self.held - gone
         return gone, running
 
-    def regain(self, found: Long) -> None:
-        """Put `found` (P,) GPUs back into the pools."""
-        self.gpus = self.gpus + found
+    def regain(self, returned: Long) -> None:
+        """Put `returned` (P,) GPUs back into the pools."""
+        self.gpus = self.gpus + returned
 
     def _hand_out(self) -> Long:
-        """Give the pods (N,) that get a free GPU."""
+        """Return the pods (N,) that get a free GPU."""
         row = np.repeat(np.arange(len(self.pool)), self._waiting)
         if not row.size:
             return np.zeros(len(self.pool), np.int64)
@@ -80,5 +80,5 @@ class SharedRoom:
 
 
 def share_held(held: Float, alone: Float) -> Float:
-    """Give the part of what it holds alone that each tenant holds, at most 1; 1 where it holds nothing alone."""
+    """Return the share of its holding alone that each tenant holds, at most 1; 1 where it holds nothing alone."""
     return np.where(alone > 0, np.minimum(held / np.maximum(alone, 1e-12), 1.0), 1.0)

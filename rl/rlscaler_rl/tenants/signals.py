@@ -1,7 +1,7 @@
-"""Information that is lost: samples that an agent does not get, as when a scrape fails or a node is cut off.
+"""Lost information: samples that an agent does not get, as when a scrape fails or a node is cut off.
 
-What is lost is NaN with an age of infinity, which is what live sensing makes of it; the decision function, its shield
-and the networks' masks see no difference. Replicas are known: the API server says how many there are.
+A lost sample is NaN with an age of infinity, as in live sensing; the decision function, its shield and the networks'
+masks see no difference. Replicas are known, because the API server has their number.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ LOSABLE = tuple(name for name in SIGNALS if name != "replicas")
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """How much of the local information is lost, drawn anew for every action interval."""
+    """Share of the local information that is lost, drawn anew for every action interval."""
 
     share: float = 0.0
     """Probability, 0 to 1, that a signal (or all of a tenant's) is lost for an action interval."""
     unit: Literal["signal", "agent"] = "signal"
-    """What is lost at a time: one signal of a tenant, or all of them."""
+    """Unit of a loss: one signal of a tenant, or all of them."""
 
 
 NONE_LOST = Loss()
 
 
 class LossySensing:
-    """Takes away what is lost from the samples of N tenants."""
+    """Removes lost values from the samples of N tenants."""
 
     def __init__(self, loss: Loss, n: int, seed: int) -> None:
         self.loss, self._n = loss, n
@@ -38,13 +38,13 @@ class LossySensing:
         self._lost: Bool = np.zeros((n, len(LOSABLE)), np.bool_)
 
     def draw(self) -> None:
-        """Draw what is lost in the next action interval."""
+        """Draw the losses of the next action interval."""
         width = len(LOSABLE) if self.loss.unit == "signal" else 1
         lost = self._rng.random((self._n, width)) < self.loss.share
         self._lost = np.broadcast_to(lost, (self._n, len(LOSABLE)))
 
     def __call__(self, samples: Samples) -> Samples:
-        """Give the samples (N,) without what is lost; what was passed in is not changed."""
+        """Return the samples (N,) without lost values; the argument is not changed."""
         if not self._lost.any():
             return samples
         columns: dict[str, Any] = {}
