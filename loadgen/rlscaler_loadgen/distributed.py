@@ -1,8 +1,8 @@
 """One run over several Locust workers: the master keeps the clock and the results, the workers send.
 
-A worker sends every n-th request of the one schedule and reports with Locust's own reports, every three seconds, what
-became of them; the master writes the files and serves them below `/results/` of its web interface. t = 0 is a Unix
-time that the master announces: clocks that differ between machines show as dispatch lag.
+A worker sends every n-th request of the one schedule and reports the outcomes with Locust's own reports, every three
+seconds; the master writes the files and serves them below `/results/` of its web interface. t = 0 is a Unix time that
+the master announces: clocks that differ between machines show as dispatch lag.
 """
 
 # Locust is not typed.
@@ -23,13 +23,13 @@ BEGIN = "rlscaler begin"
 HEAD_START_SECONDS = 1.0
 """Time between the message and t = 0, so that no worker begins late."""
 REPORT_SECONDS = WORKER_REPORT_INTERVAL + 1.0
-"""What happened on a worker is known to the master after this time."""
+"""Seconds after which the master knows an outcome on a worker."""
 OUTCOMES = "rlscaler outcomes"
 RESULTS = "/results/"
 
 
 class DistributedRun(Protocol):
-    """What this module needs of the locustfile's run."""
+    """Interface of the locustfile's run for this module."""
 
     recorder: Any
 

@@ -16,4 +16,4 @@ class LoadError(LoadgenError):
 
 
 class TraceError(LoadgenError, ValueError):
-    """A recorded load that cannot be replayed; names the file, the line and what to do."""
+    """Raised for a recorded load that cannot be replayed; names the file, the line and the remedy."""

@@ -141,7 +141,7 @@ def begin() -> None:
 
 
 class Client(FastHttpUser):
-    """Sends inference requests and records what becomes of them."""
+    """Sends inference requests and records their outcomes."""
 
     abstract = True
     network_timeout = settings.timeout

@@ -46,7 +46,7 @@ def sample_trace() -> Trace:
 
 @dataclass(frozen=True)
 class Shape:
-    """What all rows of one batch share, and per-row phases."""
+    """Parameters of all rows of one batch, and per-row phases."""
 
     duration_s: int
     low: float
@@ -133,17 +133,16 @@ def rates(
 ) -> Float:
     """Requests/s in every second of `n` runs: (n, duration_s).
 
-    patterns: a name of `PATTERNS`, or several, which the rows take in turn; `n` is their number by default.
-    low, high, start: the levels in requests/s (`start` is the ramp's first step), before `scale`.
-    scale: factor on the whole run, one or (n,); `scale_range` draws it log-uniformly for every row.
-    phase: shift in 0-1, one or (n,); `random_phase` draws it uniformly for every row. ramp and spike are
-        shifted circularly by that part of the run, the sinusoid by that part of its period, a trace by that
-        part of its length; of the random pattern's first level that part is already over.
-    period_s: of the sinusoid, one or (n,); min(duration, 300 s) by default.
-    trace: what "trace" replays (`sample_trace()` by default), `trace_speed` seconds of it a second, rescaled
-        so that its `percentile` becomes `high`.
-
-    Raises ValueError for an unknown pattern or levels that make no sense.
+    :param patterns: a name of `PATTERNS`, or several, which the rows take in turn; `n` is their number by default.
+    :param low: level in requests/s, before `scale`; `high` and `start`, the ramp's first step, likewise.
+    :param scale: factor on the whole run, one or (n,); `scale_range` draws it log-uniformly for every row.
+    :param phase: shift in 0-1, one or (n,); `random_phase` draws it uniformly for every row. ramp and spike are shifted
+        circularly by that part of the run, the sinusoid by that part of its period, a trace by that part of its length;
+        of the random pattern's first level that part is already over.
+    :param period_s: of the sinusoid, one or (n,); min(duration, 300 s) by default.
+    :param trace: load that "trace" replays (`sample_trace()` by default), `trace_speed` seconds of it a second,
+        rescaled so that its `percentile` becomes `high`.
+    :raises ValueError: an unknown pattern, or levels out of order.
     """
     names = [patterns] if isinstance(patterns, str) else list(patterns)
     count = len(names) if n is None else n

@@ -1,8 +1,8 @@
-"""What became of the requests of one run: per second, per request and in total.
+"""Outcomes of the requests of one run: per second, per request and in total.
 
-Three outcomes that exclude each other: `ok` was answered within the SLO, `late` was answered after it, `failed`
-was not answered (an error, a rejection, or the client's timeout). A failed request enters the percentiles with
-the client's timeout, so that rejecting requests never makes a service look faster.
+Three outcomes that exclude each other: `ok` was answered within the SLO, `late` was answered after it, `failed` was not
+answered (an error, a rejection, or the client's timeout). A failed request enters the percentiles with the client's
+timeout, so that rejecting requests never makes a service look faster.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LATE_GENERATOR_MS = 50.0
 
 @dataclass
 class _Second:
-    """What happened in one second of the run; answers count when they come."""
+    """Events of one second of the run; an answer counts in the second in which it comes."""
 
     sent: int = 0
     ok: int = 0
@@ -106,7 +106,7 @@ class Recorder:
             self._requests.writerow([at, round(latency_ms, 3), outcome, status, pool])
 
     def flush(self, now: float) -> None:
-        """Write the seconds that are over, and what the files' buffers hold."""
+        """Write the seconds that are over, and flush the files."""
         while self._written + 1 <= now:
             self._write_second()
         for file in (self.timeline, self.requests):
@@ -122,7 +122,7 @@ class Recorder:
             self._timeline.writerow([second, f"{self.started_at + second:.3f}", rate, *row])
 
     def finish(self, now: float, interrupted: bool = False) -> dict[str, Any]:
-        """Write what is left and return the totals; call once."""
+        """Write the remaining seconds and return the totals; call once."""
         last = max(self._seconds, default=-1) + 1
         self.flush(max(last, min(now, len(self.rate))))
         duration = len(self.rate) if not interrupted else max(now, 1e-9)
@@ -167,7 +167,7 @@ def _percentiles(values: Any, *ranks: float) -> list[float | None]:
 
 @dataclass
 class Relay:
-    """Stands in for the `Recorder` on a worker: keeps what happened until the next report."""
+    """Stands in for the `Recorder` on a worker: stores events until the next report."""
 
     outstanding: int = 0
     """Requests sent of which nothing is known yet."""
@@ -182,13 +182,13 @@ class Relay:
         self._events.append([now, scheduled, latency_ms, status, pool])
 
     def take(self) -> list[list[Any]]:
-        """What is to be reported; it is forgotten here."""
+        """Return the stored events, and forget them."""
         events, self._events = self._events, []
         return events
 
 
 def replay(recorder: Recorder, events: list[list[Any]]) -> None:
-    """Record what a worker reported."""
+    """Record the events that a worker reported."""
     for event in events:
         if len(event) == 2:
             recorder.sent(*event)

@@ -1,4 +1,4 @@
-"""What a Locust run is told through the environment."""
+"""Settings of a Locust run in its environment."""
 
 from __future__ import annotations
 

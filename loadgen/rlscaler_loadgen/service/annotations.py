@@ -1,7 +1,7 @@
-"""Tells kwok what the emulated pods use, so that metrics-server and the real HPA see it.
+"""Reports the use of the emulated pods to kwok, so that metrics-server and the real HPA see it.
 
-kwok reports a pod's usage from two annotations. They are patched only on a change that matters, a few at a
-time: at most one PATCH per pod and `PERIOD_SECONDS`.
+kwok reads a pod's usage from two annotations. They are patched only on a change that matters, a few at a time: at most
+one PATCH per pod and `PERIOD_SECONDS`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UsageAnnotations:
     _told: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     async def run(self) -> None:
-        """Patch what changed, every `PERIOD_SECONDS`, until cancelled."""
+        """Patch changed annotations, every `PERIOD_SECONDS`, until cancelled."""
         while True:
             await asyncio.sleep(PERIOD_SECONDS)
             await self.patch_changes()

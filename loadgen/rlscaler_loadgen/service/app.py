@@ -21,7 +21,7 @@ from rlscaler_loadgen.service.replica import POOLS, Flavour
 from rlscaler_loadgen.service.router import Pod, Router
 
 DRAIN_SECONDS = 3.0
-"""How long requests in flight may take after SIGTERM."""
+"""Seconds that requests in flight may take after SIGTERM."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def stop_on_signals() -> asyncio.Event:
 
 
 async def until_stopped(stop: asyncio.Event, *works: Awaitable[None]) -> None:
-    """Run `works` until `stop` is set, or one of them ends: what it raises is raised here."""
+    """Run `works` until `stop` is set, or one of them ends; an exception of theirs is raised here."""
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), *map(asyncio.ensure_future, works)]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -154,5 +154,5 @@ def pod_service(
 
 
 def one_pool(pool: str) -> dict[str, float]:
-    """Give the weights of a service that has no other pool."""
+    """Return the weights of a service that has no other pool."""
     return {name: float(name == pool) for name in POOLS}

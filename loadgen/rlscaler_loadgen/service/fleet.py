@@ -25,7 +25,7 @@ FINISHED = ("Succeeded", "Failed")
 
 
 class Book(Protocol):
-    """Who is told of pods: they appear or change, and are gone."""
+    """Receiver of events of pods: they appear or change, and are gone."""
 
     @property
     def pods(self) -> Mapping[str, Pod]: ...
@@ -84,7 +84,7 @@ class ClusterSource:
 
 
 def pods_of(api: client.ApiClient, namespace: str, deployment: str, pool: str, book: Book) -> Follower:
-    """What keeps `book` as the pods of a Deployment are; to the book they are pods of `pool`."""
+    """Return a follower that keeps `book` up to date with the pods of a Deployment, as pods of `pool`."""
 
     async def prepare() -> dict[str, Any]:
         response = await client.AppsV1Api(api).read_namespaced_deployment_without_preload_content(deployment, namespace)
@@ -120,7 +120,7 @@ def selector_text(selector: Object) -> str:
 
 
 def parse_pod(item: Object, pool: str) -> Pod:
-    """A pod of the API, reduced to what the service must know."""
+    """Reduce a pod of the API to the fields that the service reads."""
     metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
     conditions = {entry["type"]: entry["status"] for entry in status.get("conditions") or []}
     containers = spec.get("containers") or []
@@ -170,14 +170,14 @@ async def connect(kubeconfig: str | None) -> client.ApiClient:
         else:
             await config.load_kube_config(config_file=kubeconfig, client_configuration=settings, persist_config=False)
     except Exception as error:  # the client library raises whatever a malformed file leads to
-        where, said = kubeconfig or "in-cluster configuration", " ".join(str(error).split())
-        raise ServiceError(f"kubeconfig {where}: {said}; pass --kubeconfig FILE") from error
+        where, reason = kubeconfig or "in-cluster configuration", " ".join(str(error).split())
+        raise ServiceError(f"kubeconfig {where}: {reason}; pass --kubeconfig FILE") from error
     return client.ApiClient(settings)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Which objects of which cluster the service stands for; `kubeconfig` is that of `connect`."""
+    """Objects of a cluster that the service stands for; `kubeconfig` is that of `connect`."""
 
     kubeconfig: str | None
     namespace: str

@@ -1,8 +1,8 @@
 """The HTTP face of the service: Open Inference Protocol v2 and the metrics page.
 
-<https://github.com/open-inference/open-inference-protocol>, HTTP/REST. An answer's headers `X-Rlscaler-Pool`
-and `X-Rlscaler-Pod` say who served it. The result is the request's own input, passed through: what is emulated
-is how long the answer takes, not what it says.
+<https://github.com/open-inference/open-inference-protocol>, HTTP/REST. An answer's headers `X-Rlscaler-Pool` and
+`X-Rlscaler-Pod` name the pod that served it. The result is the request's own input, passed through: only the duration
+of the answer is emulated.
 """
 
 from __future__ import annotations

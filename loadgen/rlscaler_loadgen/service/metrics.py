@@ -1,8 +1,8 @@
-"""What Prometheus scrapes: the service's own counters, and each pod under the names that users already have.
+"""Metrics for Prometheus: the service's own counters, and each pod under the names that users already have.
 
-cAdvisor, kube-state-metrics and DCGM names are exported for every pod that exists, so that the queries of a
-real cluster work unchanged; a pod's series end with the pod. A rejected or abandoned request counts as
-received: received requests are the load signal.
+cAdvisor, kube-state-metrics and DCGM names are exported for every pod that exists, so that the queries of a real
+cluster work unchanged; a pod's series end with the pod. A rejected or abandoned request counts as received: received
+requests are the load signal.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ RESIDENT_SHARE = 0.4
 
 
 class Worker(Protocol):
-    """What works in a pod: a replica of the service, or a consumer of a stream."""
+    """Worker in a pod: a replica of the service, or a consumer of a stream."""
 
     @property
     def flavour(self) -> Flavour: ...
 
     @property
     def load(self) -> int:
-        """What waits or is worked on."""
+        """Requests that wait or are in service."""
 
     def busy_seconds(self, now: float | None = None) -> float:
         """Seconds of work since it began, at the moment `now` of the monotonic clock (None = this moment)."""
 
 
 class Workers(Protocol):
-    """Pods by name, and what works in those that have started."""
+    """Pods by name, and the workers of those that have started."""
 
     @property
     def pods(self) -> Mapping[str, Pod]: ...
@@ -135,13 +135,13 @@ class Usage:
 
 
 def cpu_seconds(pod: Pod, replica: Worker, now: float | None = None) -> float:
-    """CPU time used so far: the busy part of the cores, times what a busy replica uses of them."""
+    """CPU seconds used so far: the busy part of the cores, times the share of them that a busy replica uses."""
     flavour = replica.flavour
     return replica.busy_seconds(now) / flavour.concurrency * pod.cores(flavour) * flavour.cpu_share
 
 
 def memory_bytes(pod: Pod, replica: Worker) -> float:
-    """Resident model plus what the requests at the replica hold."""
+    """Resident model plus the memory of the requests at the replica, in bytes."""
     flavour = replica.flavour
     fill = min(1.0, replica.load / (flavour.queue + flavour.concurrency))
     return pod.memory(flavour) * RESIDENT_SHARE * (1 + fill)

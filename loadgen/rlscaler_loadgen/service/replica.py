@@ -133,7 +133,7 @@ class Replica:
         job.done.cancel()
 
     def evict(self) -> None:
-        """The pod terminates: hand back what waits (ReplicaGoneError), let what was begun end."""
+        """Terminate the pod: hand back waiting requests (ReplicaGoneError), let requests in service end."""
         while self._waiting:
             job = self._waiting.popleft()
             if not job.done.done():

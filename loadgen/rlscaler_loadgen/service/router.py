@@ -1,7 +1,7 @@
-"""Which pod answers a request: pools by weight, then a pod within the pool.
+"""Choice of the pod that answers a request: pools by weight, then a pod within the pool.
 
-The rules are those of a gateway in front of two Services. A pool takes part while its weight is above 0 and it
-has a ready pod; smooth weighted round robin shares the requests among those that do. Without any, the answer is 503.
+The rules are those of a gateway in front of two Services. A pool takes part while its weight is above 0 and it has a
+ready pod; smooth weighted round robin shares the requests among those that do. Without any, the answer is 503.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnavailableError(Exception):
 
 @dataclass(frozen=True)
 class Pod:
-    """What the service must know of one pod."""
+    """Fields of a pod that the service reads."""
 
     name: str
     pool: str
@@ -66,7 +66,7 @@ class Pod:
 
 @dataclass(frozen=True)
 class Answer:
-    """Who served a request, and how long it waited and was worked on."""
+    """Pod that served a request, and the seconds of its wait and of its service."""
 
     pool: str
     pod: str
@@ -98,7 +98,7 @@ class Router:
         self._turn = dict.fromkeys(POOLS, 0)
 
     def apply(self, pod: Pod) -> None:
-        """A pod appeared or changed. A terminating one gets nothing new and hands back what waits."""
+        """Add or update a pod. A terminating one gets no new requests and hands back its waiting ones."""
         self.pods[pod.name] = pod
         if pod.started and pod.name not in self.replicas:
             self.replicas[pod.name] = Replica(pod.name, self.flavours[pod.pool])
@@ -107,7 +107,7 @@ class Router:
             self.replicas[pod.name].evict()
 
     def remove(self, name: str) -> None:
-        """The pod is gone. What it had begun still ends, as after SIGTERM; what waited is routed again."""
+        """Remove a pod. Its requests in service still end, as after SIGTERM; its waiting ones are routed again."""
         pod = self.pods.pop(name, None)
         replica = self.replicas.pop(name, None)
         if pod is not None:
@@ -187,8 +187,8 @@ class Router:
             return replicas[self._turn[pool]]
         if self.routing == "power-of-two" and count > 2:
             first, second = self._rng.choice(count, 2, replace=False).tolist()
-            one, other = replicas[int(first)], replicas[int(second)]
-            return one if one.load <= other.load else other
+            first_replica, other = replicas[int(first)], replicas[int(second)]
+            return first_replica if first_replica.load <= other.load else other
         # Least loaded; the turn breaks ties so that idle pods share the work.
         turn = self._turn[pool]
         return min(replicas[turn:] + replicas[:turn], key=lambda replica: replica.load)

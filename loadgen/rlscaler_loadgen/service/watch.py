@@ -1,8 +1,8 @@
 """List, then watch, for ever: one kind of object of the Kubernetes API as it changes.
 
-The stream survives what happens to a control plane: a watch that the server ends is resumed, `410 Gone` and a
-broken connection lead to a fresh list, an API server that is away is asked again with growing pauses. While it
-is away the last known objects stay in force.
+The stream survives faults of a control plane: a watch that the server ends is resumed, `410 Gone` and a broken
+connection lead to a fresh list, an absent API server is called again with growing pauses. While it is away the last
+known objects stay in force.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 Call = Callable[..., Awaitable[aiohttp.ClientResponse]]
 
 WATCH_SECONDS = 300
-"""How long one watch may last; the server ends it then, and it is resumed."""
+"""Seconds that one watch may last; the server ends it then, and it is resumed."""
 LIST_TIMEOUT_SECONDS = 30.0
 PAUSE_SECONDS = (0.2, 5.0)
 """First and longest pause between attempts to list."""
@@ -47,11 +47,11 @@ TRANSIENT = (ApiError, aiohttp.ClientError, asyncio.TimeoutError, OSError, Value
 
 @dataclass
 class Follower:
-    """Keeps its owner informed of all objects that `call` lists.
+    """Informs its owner of all objects that `call` lists.
 
-    prepare: gives the call's arguments, anew before each list (a label selector, for example).
-    on_list: all objects that exist; what is not among them is gone.
-    on_change: one object, and whether it was deleted.
+    :param prepare: returns the call's arguments, anew before each list (a label selector, for example).
+    :param on_list: called with all existing objects; any other one is gone.
+    :param on_change: called with one object, and whether it was deleted.
     """
 
     what: str

@@ -1,4 +1,5 @@
-"""How long a consumer works on its messages. Time is waited, not burnt, and the account is the consumer's own."""
+"""Work of a consumer on its messages. It waits for the time instead of burning CPU, and each consumer has its own
+account."""
 
 from __future__ import annotations
 
@@ -25,10 +26,12 @@ class Account:
         threads read it."""
 
     def begin(self, arrived: Sequence[float], asked: float) -> tuple[float, ...]:
-        """Take a batch, which is not empty, and give the moment at which the work on each message ends.
+        """Take a batch, which is not empty, and return the moment at which the work on each message ends.
 
-        A message begins when it has `arrived`, the one before it has ended, and not before the consumer has `asked`
-        for messages: what it did not ask for while its group rebalanced is not made up for.
+        :param arrived: seconds at which each message arrived. Work on a message begins when it has arrived, and when
+            the work on the one before has ended.
+        :param asked: second at which the consumer polled; no work begins before it, so that time of a rebalance is
+            lost.
         """
         at = max(self._free_at, asked)
         begins, ends = [], []
@@ -41,9 +44,9 @@ class Account:
         return self._now[2]
 
     def end(self, now: float | None = None) -> int:
-        """End the batch, of which what is not done at the moment `now` is given up (None = all of it is done).
+        """End the batch and return the number of processed messages.
 
-        Gives how many messages were worked on.
+        :param now: second at which unfinished messages are given up; None: all are finished.
         """
         before, begins, ends = self._now
         done = len(ends) if now is None else bisect_right(ends, now)

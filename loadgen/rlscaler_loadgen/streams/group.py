@@ -54,12 +54,12 @@ class Members:
         member = self.replicas.pop(name, None)
         if member is not None:
             member.end()
-            self._leaving = [*(one for one in self._leaving if one.running), member]
+            self._leaving = [*(leaving for leaving in self._leaving if leaving.running), member]
 
 
 @dataclass(frozen=True, slots=True)
 class Consumers:
-    """Which pods the process stands for, and where it tells of them."""
+    """Pods that the process stands for, and the address of its metrics."""
 
     kubeconfig: str | None
     """None = the process's own cluster, from its service account."""
@@ -69,11 +69,11 @@ class Consumers:
     host: str = "127.0.0.1"
     metrics_port: int = 9090
     annotate: bool = True
-    """Whether kwok is told what the pods use, so that metrics-server and a HorizontalPodAutoscaler see it."""
+    """Whether kwok gets the use of the pods, so that metrics-server and a HorizontalPodAutoscaler see it."""
 
     @property
     def flavour(self) -> Flavour:
-        """What a consumer uses of its pod: all of the CPU that it requests while it works."""
+        """Use of a pod by a consumer: all of the requested CPU while it works."""
         return Flavour(CPU.name, self.job.message_seconds, queue=self.job.batch)
 
     async def run(self, journal: ConsumerJournal, registry: CollectorRegistry, ready: Callable[[str], None]) -> None:

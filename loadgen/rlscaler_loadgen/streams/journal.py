@@ -1,4 +1,4 @@
-"""What consumers and producer leave behind: tables of one row a message or a change, and counters for Prometheus."""
+"""Records of consumers and producer: tables of one row a message or a change, and counters for Prometheus."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ PRODUCED = ("scheduled_at", "partition", "offset")
 PROCESSED = ("time", "pod", "partition", "offset")
 """Columns of `processed.csv`: when the work on a message ended (Unix seconds), and whose it was."""
 ASSIGNMENTS = ("time", "pod", "change", "partitions")
-"""Columns of `assignments.csv`: what was `assigned` to a consumer, `revoked` from it or `lost`, and how many
-partitions that were."""
+"""Columns of `assignments.csv`: partitions `assigned` to a consumer, `revoked` from it or `lost`, and their number."""
 
 FLUSH_SECONDS = 0.5
-"""How often tables are flushed for those who read along."""
+"""Seconds between two flushes of the tables, for readers during the run."""
 AGE_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 
 
@@ -35,7 +34,7 @@ def place(message: Message) -> tuple[int, int]:
 
 
 class Table:
-    """A CSV file that several threads append to; readers see what was there at the last `flush`."""
+    """A CSV file that several threads append to; readers see the rows of the last `flush`."""
 
     def __init__(self, path: Path, columns: Iterable[str]) -> None:
         self._file = path.open("w", newline="")
@@ -57,7 +56,7 @@ class Table:
 
 
 class ConsumerJournal:
-    """Counts what the consumers do, and writes it down where a folder is given."""
+    """Counts the consumers' messages and changes, and writes them to a folder, if there is one."""
 
     def __init__(self, registry: CollectorRegistry, namespace: str, group: str, folder: Path | None = None) -> None:
         labels = ("namespace", "group")
@@ -98,7 +97,7 @@ class ConsumerJournal:
             self._tables[1].rows([(f"{time.time():.3f}", pod, change, len(partitions))])
 
     def flush(self) -> None:
-        """Write what the tables hold back."""
+        """Write the buffered rows."""
         for table in self._tables or ():
             table.flush()
 
@@ -108,7 +107,7 @@ class ConsumerJournal:
 
 
 async def flushing(journal: ConsumerJournal) -> None:
-    """Write what the tables hold back now and then, without end."""
+    """Write the buffered rows now and then, without end."""
     while True:
         await asyncio.sleep(FLUSH_SECONDS)
         journal.flush()

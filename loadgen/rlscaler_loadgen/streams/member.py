@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 Protocols = Literal["range", "cooperative-sticky", "consumer"]
 PROTOCOLS: tuple[Protocols, ...] = get_args(Protocols)
-"""How a group shares its partitions: two assignors of the classic protocol, the first of which stops everybody, and
-the protocol of KIP-848, where the broker shares them."""
+"""Protocols by which a group shares its partitions: two assignors of the classic protocol, the first of which stops
+everybody, and the protocol of KIP-848, where the broker shares them."""
 
 POLL_SECONDS = 0.1
-"""How long a consumer waits for a batch to be full."""
+"""Seconds that a consumer waits for a full batch."""
 
 CLOSE_SECONDS = 8.0
-"""How long leaving a group may take before the process ends all the same."""
+"""Seconds that leaving a group may take before the process ends all the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What every consumer of the group does."""
+    """Work of every consumer of the group."""
 
     servers: str
     """Brokers to begin with, `host:port`, separated by commas."""
@@ -72,7 +72,7 @@ class Job:
 
 
 def failure() -> tuple[asyncio.Future[None], Callable[[Exception], None]]:
-    """A future that fails with what ended a consumer, and what to call with that from any thread."""
+    """Return a future that fails with the error of a consumer, and a function that takes this error from any thread."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
 
@@ -92,7 +92,7 @@ class Member:
     def __init__(
         self, pod: str, job: Job, flavour: Flavour, journal: ConsumerJournal, failed: Callable[[Exception], None]
     ) -> None:
-        """`failed` is called, from the consumer's thread, with what ended it unasked."""
+        """`failed` is called, from the consumer's thread, with the error that ended it."""
         self.flavour = flavour
         self._pod, self._job, self._journal, self._failed = pod, job, journal, failed
         times = ServiceTimes(zlib.crc32(f"{job.seed} {pod}".encode()), job.variation)
@@ -140,21 +140,21 @@ class Member:
 
     def _said(self, change: str) -> Callable[[Consumer, list[TopicPartition]], None]:
         def say(_: Consumer, partitions: list[TopicPartition]) -> None:
-            self._journal.assigned(self._pod, change, [one.partition for one in partitions])
+            self._journal.assigned(self._pod, change, [partition.partition for partition in partitions])
 
         return say
 
     def _work(self, consumer: Consumer) -> None:
         """Take a batch and work on it."""
-        asked = time.monotonic()
-        messages = [one for one in consumer.consume(self._job.batch, POLL_SECONDS) if _usable(one)]
+        polled = time.monotonic()
+        messages = [message for message in consumer.consume(self._job.batch, POLL_SECONDS) if _usable(message)]
         if not messages:
             return
         to_unix = time.time() - time.monotonic()
-        ends = self._account.begin([one.timestamp()[1] / 1000 - to_unix for one in messages], asked)
+        ends = self._account.begin([message.timestamp()[1] / 1000 - to_unix for message in messages], polled)
         stopped = self._over.wait(max(0.0, ends[-1] - time.monotonic()))
         count = self._account.end(time.monotonic() if stopped else None)
-        done = [(to_unix + end, one) for end, one in zip(ends[:count], messages[:count], strict=True)]
+        done = [(to_unix + end, message) for end, message in zip(ends[:count], messages[:count], strict=True)]
         self._journal.processed(self._pod, done)
         self._store(consumer, messages[:count])
 

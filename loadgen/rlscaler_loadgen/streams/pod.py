@@ -17,7 +17,7 @@ from rlscaler_loadgen.streams.member import Job, Member, failure
 
 @dataclass(frozen=True, slots=True)
 class ConsumerPod:
-    """Which pod the process is, and where it tells of itself."""
+    """Pod that the process is, and the address of its metrics."""
 
     pod: str
     job: Job

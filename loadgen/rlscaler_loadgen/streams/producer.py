@@ -22,11 +22,11 @@ from rlscaler_loadgen.streams.journal import FLUSH_SECONDS, PRODUCED, Table, pla
 TICK_SECONDS = 0.02
 """Longest sleep between two looks at the schedule."""
 TAKE_SECONDS = 60.0
-"""How long the brokers may take, after the end, for what they have not acknowledged."""
+"""Seconds after the end that the brokers may take to acknowledge the last messages."""
 
 
 def draw_keys(messages: int, keys: int, skew: float, seed: int) -> NDArray[np.int64]:
-    """Give the key (messages,), 0 to `keys` - 1, of each message.
+    """Return the key (messages,), 0 to `keys` - 1, of each message.
 
     Key k is drawn in proportion to 1 / (k + 1) ** skew (Zipf): 0 makes all equally frequent, at 1 the first of 1,000
     keys has an eighth of the messages. Equal seeds give equal keys.
@@ -37,7 +37,7 @@ def draw_keys(messages: int, keys: int, skew: float, seed: int) -> NDArray[np.in
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """What is written, where and when."""
+    """Messages, topic and times of a production."""
 
     servers: str
     """Brokers to begin with, `host:port`, separated by commas."""
@@ -52,9 +52,9 @@ class Production:
     message_bytes: int = 100
 
     def run(self) -> dict[str, Any]:
-        """Write all messages at their times; give what `produced.json` holds.
+        """Write all messages at their times; return the content of `produced.json`.
 
-        Raises LoadError when the brokers have not taken all of them a minute after the end.
+        :raises LoadError: the brokers have not taken all of them a minute after the end.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         with closing(Table(self.out / "produced.csv", PRODUCED)) as table:
