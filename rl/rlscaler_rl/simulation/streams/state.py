@@ -20,7 +20,6 @@ SLOTS_EACH = 4
 NEVER = np.inf
 
 HEARTBEATS = np.array([protocol.heartbeat_seconds for protocol in PROTOCOLS])
-STOPS_ALL = np.array([protocol.stops_all for protocol in PROTOCOLS])
 BROKER_SHARES = np.array([protocol.broker_shares for protocol in PROTOCOLS])
 
 
