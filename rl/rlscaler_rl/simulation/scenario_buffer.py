@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,47 +27,52 @@ MOST_DRAWN = 512
 """The most scenarios that are drawn from a source at a time."""
 
 
-class RandomisedSource:
-    """A source of randomised scenarios of one action interval in seconds; all draws come from `rng`."""
+class _Source(ABC):
+    """Source of scenarios of one action interval; all draws come from `rng`."""
 
-    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads = draw) -> None:
-        self.interval, self.rng, self.ranges, self.loads = interval, rng, ranges, loads
+    def __init__(self, rng: np.random.Generator, durations: Sequence[int]) -> None:
+        """`durations` of the episodes in seconds."""
+        self.rng, self.durations = rng, durations
         self.before: dict[str, Any] = {}
         """State of `rng` before the last draw."""
+
+    @abstractmethod
+    def _drawn(self, n: int) -> Iterator[Scenarios]:
+        """Draw N scenarios, as many of every duration."""
 
     def take(self, n: int) -> Scenarios:
         """N scenarios in random order, as many of every duration; their loads are padded to the longest."""
         self.before = dict(self.rng.bit_generator.state)
-        durations = self.ranges.durations
-        shares = [len(share) for share in np.array_split(np.arange(n), len(durations))]
-        drawn = Scenarios.concat(
-            [
-                _padded(randomised(share, self.rng, self.interval, duration, self.ranges, self.loads), max(durations))
-                for share, duration in zip(shares, durations, strict=True)
-                if share
-            ]
-        )
+        longest = max(self.durations)
+        drawn = Scenarios.concat([_padded(scenarios, longest) for scenarios in self._drawn(n)])
         return drawn.take(self.rng.permutation(n))
 
 
-class RememberedSource:
+class RandomisedSource(_Source):
+    """Source of randomised scenarios of one action interval in seconds."""
+
+    def __init__(self, interval: int, rng: np.random.Generator, ranges: Ranges, loads: Loads = draw) -> None:
+        super().__init__(rng, ranges.durations)
+        self.interval, self.ranges, self.loads = interval, ranges, loads
+
+    def _drawn(self, n: int) -> Iterator[Scenarios]:
+        for share, duration in zip(np.array_split(np.arange(n), len(self.durations)), self.durations, strict=True):
+            if share.size:
+                yield randomised(len(share), self.rng, self.interval, duration, self.ranges, self.loads)
+
+
+class RememberedSource(_Source):
     """Source of episodes of services whose forecaster has seen the hours before: the `rows` of a pool."""
 
     def __init__(self, services: Pool, rows: Int, rng: np.random.Generator, durations: Sequence[int]) -> None:
-        self.services, self.rows, self.rng, self.durations = services, rows, rng, durations
-        self.before: dict[str, Any] = {}
-        """State of `rng` before the last draw."""
+        super().__init__(rng, durations)
+        self.services, self.rows = services, rows
 
-    def take(self, n: int) -> Scenarios:
-        """N scenarios in random order, as many of every duration; their loads are padded to the longest."""
-        self.before = dict(self.rng.bit_generator.state)
+    def _drawn(self, n: int) -> Iterator[Scenarios]:
         shares = np.array_split(self.rng.choice(self.rows, n), len(self.durations))
-        parts = [
-            _padded(self.services.take(share, duration, self.rng), max(self.durations))
-            for share, duration in zip(shares, self.durations, strict=True)
-            if share.size
-        ]
-        return Scenarios.concat(parts).take(self.rng.permutation(n))
+        for share, duration in zip(shares, self.durations, strict=True):
+            if share.size:
+                yield self.services.take(share, duration, self.rng)
 
 
 def sources_of(
