@@ -59,7 +59,7 @@ def common(command: Any) -> Any:
     "--routing",
     default="least-loaded",
     show_default=True,
-    help="How a pod is chosen within a pool.",
+    help="Choice of a pod within its pool.",
     type=click.Choice(["least-loaded", "round-robin", "power-of-two", "random"]),
 )
 @click.option("--annotate/--no-annotate", default=True, show_default=True, help="Patch kwok's usage annotations.")
@@ -114,7 +114,7 @@ def fleet(
 
 
 @service.command()
-@click.option("--flavour", type=click.Choice(["gpu", "cpu"]), required=True, help="What kind of replica this is.")
+@click.option("--flavour", type=click.Choice(["gpu", "cpu"]), required=True, help="Kind of the replica.")
 @click.option("--namespace", envvar="POD_NAMESPACE", default="default", show_default=True)
 @click.option("--pod", envvar=["POD_NAME", "HOSTNAME"], default="local", show_default=True, help="Name of this pod.")
 @click.option("--mean-ms", type=float, help="Mean service time.  [default: 50 (gpu), 250 (cpu)]")
@@ -215,7 +215,7 @@ load.add_command(produce)
     type=click.Choice(["open", "closed"]),
     default="open",
     show_default=True,
-    help="open: a Poisson process that does not wait for answers; closed: users who do.",
+    help="open: a Poisson process that does not wait for answers; closed: users that wait for them.",
 )
 @click.option("--low", default=10.0, show_default=True, help="Lowest load (requests/s or users).")
 @click.option("--peak", default=100.0, show_default=True, help="Highest load (requests/s or users).")
@@ -272,7 +272,7 @@ def master(host: str, workers: int, out: Path, web_host: str, web_port: int, por
 @load.command()
 @click.option("--master", required=True, help="Host of the master.")
 @click.option("--port", default=5557, show_default=True, help="Its port.")
-@click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="As the master was told.")
+@click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="Workers, as for the master.")
 def worker(master: str, port: int, workers: int) -> None:
     """Send a part of the requests of the run that a master leads."""
     from rlscaler_loadgen.runner import follow

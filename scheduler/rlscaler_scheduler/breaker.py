@@ -22,6 +22,7 @@ class Breaker:
 
     def ran(self, seconds: float, failed: bool) -> None:
         """Note one run."""
+        # Faults in a row: one good run proves that the network works again.
         self._faults = self._faults + 1 if failed or seconds > self._budget else 0
         if self._faults >= FAULTS:
             self._faults, self._closed_at = 0, self._clock() + self._pause

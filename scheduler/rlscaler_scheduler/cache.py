@@ -125,6 +125,7 @@ class Cache:
             self._use.forget(row)
         self._uid_of[facts.name] = facts.uid
         self._write(row, facts)
+        # The GPUs that pods hold were settled for the former number.
         if before != facts.gpus:
             self._recount(facts.name)
 
@@ -132,6 +133,7 @@ class Cache:
         """All pods that exist. Assumed ones stay until their time is up."""
         uids = {item["metadata"].get("uid", "") for item in items}
         for uid, held in list(self._pods.items()):
+            # An assumed pod may be missing in a list that is older than its binding.
             if uid not in uids and math.isinf(held.assumed_until):
                 self._remove(uid)
         self.pending.clear()
@@ -177,6 +179,7 @@ class Cache:
     def expire(self) -> None:
         """End the assumptions whose time is up."""
         now = self._clock()
+        # Assumptions have one length, so the oldest ends first.
         while self._assumed and self._pods[uid := next(iter(self._assumed))].assumed_until < now:
             self._remove(uid)
 
@@ -216,10 +219,12 @@ class Cache:
         """Names and a copy of the nodes of these rows. A latency that is too old counts as not measured."""
         nodes = Nodes._make(column.take(rows, axis=0) for column in self._nodes)
         now = time.time()
+        # DaemonSets' pods take room, but do not make a node count as used.
         nodes.pod_limit[:] -= self._daemons[rows]
         nodes.latency_ms[self._latency_until[rows] < now] = np.nan
         nodes.in_use[:] = self._use.at(rows, nodes, now)
         ends = nodes.empty_in_s
+        # A pod without a stated end keeps its node for an unknown time: NaN, not infinity, for the networks.
         left = np.where(np.isinf(ends), np.nan, np.maximum(ends - now, 0.0))
         ends[:] = np.where(nodes.pods > 0, left, 0.0)
         return self._name_of[rows], nodes
@@ -232,6 +237,7 @@ class Cache:
     def _new_row(self, name: str) -> int:
         if not self._free_rows:
             size = len(self._nodes.pods)
+            # Doubling keeps the cost of a growing cluster linear.
             more = empty_nodes(np.zeros((max(size, 64), 2)))
             self._nodes = Nodes._make(map(np.concatenate, zip(self._nodes, more, strict=True)))
             self._daemons = np.concatenate([self._daemons, np.zeros(len(more.pods))])
@@ -264,6 +270,7 @@ class Cache:
     def _model(self, name: str) -> int:
         if name not in self._models and len(self._models) < MOST_MODELS:
             self._models.append(name)
+        # Models are bits of one number; all that come after the last free bit share it.
         return 1 << (self._models.index(name) if name in self._models else MOST_MODELS)
 
     def _hold(self, facts: PodFacts, node: str, until: float) -> None:
@@ -305,6 +312,7 @@ class Cache:
             return np.zeros(MOST_GPUS)
         if facts.gpus == 1 and 0 <= facts.gpu_index < MOST_GPUS and facts.gpu_milli < WHOLE_GPU:
             named = np.zeros(MOST_GPUS)
+            # A pod never takes more than is free there, so that no GPU falls below 0.
             named[facts.gpu_index] = min(facts.gpu_milli, self._nodes.gpu_free[row, facts.gpu_index])
             return named
         amounts: Float = taken(self._nodes.one(row), as_pods(facts))[0]
@@ -341,5 +349,6 @@ class Cache:
         row, n = self._row[node], self._nodes
         n.requested[row], n.pods[row], n.empty_in_s[row], self._daemons[row] = 0.0, 0.0, 0.0, 0.0
         n.gpu_free[row] = np.where(np.arange(MOST_GPUS) < n.gpus[row], float(WHOLE_GPU), 0.0)
+        # Sorted: best fit depends on the order, and two servers must count alike.
         for uid in sorted(self._on.get(node, ())):
             self._add(uid)

@@ -68,11 +68,11 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option(
     "--node-query", "node_queries", multiple=True, type=(click.Choice(NODE_QUERIES), str), help="PromQL of one of them."
 )
-@click.option("--balance", type=click.Choice(["requests", "use"]), help="What the rule of LB balances.")
+@click.option("--balance", type=click.Choice(["requests", "use"]), help="Quantity that the rule of LB balances.")
 @click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
 @click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
 @click.option(
-    "--decision-log-inputs", is_flag=True, default=None, help="Write what `scheduler replay` needs into each line."
+    "--decision-log-inputs", is_flag=True, default=None, help="Write the inputs of `scheduler replay` into each line."
 )
 def run(**options: Any) -> None:
     """Suggest nodes for pods to kube-scheduler until SIGTERM.

@@ -71,6 +71,7 @@ class Use:
         fresh = self._until[rows] > now
         if not fresh.any():
             return np.full((len(rows), len(RESOURCES)), np.nan)
+        # Requests since the measurement before the last one, because rates of use lag behind.
         came = np.maximum(nodes.requested - self._before[rows], 0.0) / np.maximum(nodes.allocatable, 1.0)
         use: Float = np.where(fresh[:, None], self._shares[rows] + came, np.nan)
         return use

@@ -85,6 +85,7 @@ async def _tcp(target: Target, timeout_seconds: float) -> AsyncIterator[RoundTri
 
     async def once() -> None:
         _, writer = await asyncio.open_connection(address, target.port)
+        # Abort, not close: no second round trip belongs to the measurement.
         writer.transport.abort()
 
     yield once
@@ -96,9 +97,11 @@ async def _http(target: Target, timeout_seconds: float) -> AsyncIterator[RoundTr
     async with aiohttp.ClientSession() as session:
 
         async def once() -> None:
+            # HEAD without redirects: the round trip to this address, without a body.
             async with session.head(target.url, allow_redirects=False):
                 return
 
         async with asyncio.timeout(timeout_seconds):
+            # The first answer opens the connection and does not count.
             await once()
         yield once

@@ -153,6 +153,7 @@ class Server:
     def _prioritize(self, call: Call, declined: str) -> web.Response:
         if declined:
             return web.json_response(call.prioritized([0] * len(call.names)))
+        # The pod is placed anew, so that its former suggestion no longer holds a node.
         self.cache.release(call.facts.uid)
         suggestion = self.suggester.suggest(call.facts, self.cache.rows_of(call.names))
         self._made(suggestion)
@@ -189,6 +190,7 @@ class Server:
         answer_to: Callable[[Asked, str], web.Response],
     ) -> web.Response:
         began = time.perf_counter()
+        # Calls that are still being read count too: they hold memory.
         self._busy += 1
         try:
             async with asyncio.timeout(LONGEST_READ_SECONDS):
@@ -250,6 +252,7 @@ class Server:
         if not self._token:
             return web.json_response({"error": "overrides are off: start the server with --token-file"}, status=403)
         given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        # Constant time: the answer must not tell how much of the token was right.
         if not hmac.compare_digest(given.encode(errors="surrogateescape"), self._token.encode()):
             return web.json_response({"error": "send the token as `Authorization: Bearer TOKEN`"}, status=401)
         try:

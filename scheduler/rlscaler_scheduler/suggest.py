@@ -51,6 +51,7 @@ class Counted(NamedTuple):
     def over(self, nodes: Nodes, positions: Int, daemons: Float) -> Nodes:
         """The nodes (K,), which are those at `positions`, with this count in place of the cache's."""
         pods = np.maximum(self.pods[positions] - daemons, 0.0)
+        # Only the cache knows when a node will be empty, and only for pods that it has seen.
         known = np.where(nodes.pods > 0, nodes.empty_in_s, np.nan)
         return nodes._replace(
             requested=np.stack([self.cpu_milli[positions], self.memory_mib[positions]], -1),
@@ -218,6 +219,7 @@ class Suggester:
 
         :param counted: kube-scheduler's own count on the nodes (N,); the cache's count acts without it.
         """
+        # Pods whose binding never came must not hold room on a node any longer.
         self.cache.expire()
         wished = self.wished(facts)
         positions = self.cache.in_order(rows)
@@ -275,6 +277,7 @@ class Suggester:
             values = actor.values(actor.seen(nodes, pods, near_enough(nodes, pods)))
         except ModelError as error:
             why = str(error)
+        # NaN would sort anywhere: one node without a number voids the whole answer.
         if values is not None and not np.isfinite(values).all():
             values, why = None, f"the network for {policy} gives values that are no numbers"
         breaker.ran(self._clock() - began, values is None)
@@ -303,10 +306,12 @@ def score(
     if not len(names):
         return np.zeros(0), False, ()
     scores = by_rule(rule, nodes, pods) if values is None else values
+    # Too far, then avoided: each time below the lowest score so far, whatever unit the rule or network scores in.
     scores = np.where(near_enough(nodes, pods), scores, scores.min() - 1.0)
     if avoided:
         apart = np.array([name in avoided for name in names])
         scores = np.where(apart, scores.min() - 1.0, scores)
+    # An override is the last word, even above the hard latency: a person wants it.
     if wanted is None:
         return scores, False, ()
     (there,) = np.nonzero(names == wanted)

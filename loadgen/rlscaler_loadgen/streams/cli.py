@@ -25,7 +25,7 @@ protocol_option = click.option(
     type=click.Choice(PROTOCOL_NAMES),
     default="cooperative-sticky",
     show_default=True,
-    help="How the group shares its partitions; `consumer` is KIP-848.",
+    help="Protocol by which the group shares its partitions; `consumer` is KIP-848.",
 )
 """Decorator of every command that has consumers: `protocol` is one of `PROTOCOL_NAMES`."""
 
@@ -163,13 +163,13 @@ def _consume(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CSV of time_s,requests_per_s for `trace`.",
 )
-@click.option("--keys", type=click.IntRange(1), default=1000, show_default=True, help="How many keys there are.")
+@click.option("--keys", type=click.IntRange(1), default=1000, show_default=True, help="Number of keys.")
 @click.option(
     "--skew",
     type=click.FloatRange(0, 5),
     default=0.0,
     show_default=True,
-    help="How unequal they are: key k is drawn in proportion to 1/k^skew.",
+    help="Inequality of the keys: key k is drawn in proportion to 1/k^skew.",
 )
 @click.option("--message-bytes", type=click.IntRange(1), default=100, show_default=True, help="Length of a message.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/produced", show_default=True)

@@ -76,6 +76,7 @@ class HpaBehavior:
         down: HpaRules = DEFAULT_SCALE_DOWN,
     ) -> None:
         self.up, self.down = up, down
+        # One window for both directions, at least a second long, so that the last recommendation is in it.
         window = max(np.max(up.stabilization_seconds), np.max(down.stabilization_seconds), 1.0)
         period = max(np.max(rule.period_seconds) for rule in (*up.policies, *down.policies))
         self.recommendations = SlidingWindow(float(window))
@@ -102,6 +103,7 @@ class HpaBehavior:
         ceiling = self._selected([self._up_limit(now, current, rule) for rule in self.up.policies], current, self.up)
         floors = [-self._down_limit(now, current, rule) for rule in self.down.policies]
         floor = -self._selected(floors, -current, self.down)
+        # Rules limit changes; they never force one.
         ceiling, floor = np.maximum(ceiling, current), np.minimum(floor, current)
         return np.clip(desired, floor, ceiling).astype(np.int32)
 
@@ -113,6 +115,7 @@ class HpaBehavior:
 
     def _up_limit(self, now: float, current: Int, rule: HpaPolicy) -> Float:
         start, value = self._replicas_at_period_start(now, current, rule), column(rule.value, current)
+        # Kubernetes rounds percentages up for more replicas, and truncates for fewer.
         limit = start + value if rule.kind == "Pods" else np.ceil(np.round(start * (1 + value / 100), 9))
         return np.asarray(limit, dtype=np.float64)
 

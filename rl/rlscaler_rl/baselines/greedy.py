@@ -78,6 +78,7 @@ class Greedy(PeriodicContender):
         if not self.recommended.times:
             self.position = self._position_of(samples.spec_replicas)
         wanted = self._recommend(samples.arrival_rate)
+        # Kthena panics by the ratio of wanted to present capacity.
         needed = self.capacity[every, wanted] / np.maximum(self.capacity[every, self.position], 1e-9)
         alarmed = (wanted > self.position) & (100 * needed >= self.settings.panic_threshold_percent)
         self.panic_until = np.where(alarmed, now + rows(self.settings.panic_hold_seconds, len(every)), self.panic_until)
@@ -101,6 +102,7 @@ class Greedy(PeriodicContender):
         up = self.recommended.since(now - np.asarray(settings.scale_up_window_seconds), NEVER)
         down = self.recommended.since(now - np.asarray(settings.scale_down_window_seconds), -NEVER)
         lowest, highest = np.minimum.reduce([*up, wanted]), np.maximum.reduce([*down, wanted])
+        # The lower bound wins where the windows contradict one another.
         stable = np.clip(self.position, lowest, np.maximum(lowest, highest))
         return np.asarray(np.where(panic, np.maximum(wanted, self.position), stable), np.int32)
 
@@ -136,6 +138,7 @@ def _packages(room: Int, price: Float, expansion: float) -> list[tuple[float, in
     """(cost, pool, replicas) of every package."""
     packages = []
     for pool, left in enumerate(room.tolist()):
+        # At 100 % packages would never grow, so the whole pool is one package.
         length = 1.0 if expansion > 1 else float(left)
         while left > 0:
             size = min(left, max(int(length), 1))

@@ -73,6 +73,7 @@ def sized_ahead(params: Params, ready: Int, far: Float, near: Float) -> Int:
     cpu = cheapest_mix(held, near)[:, CPU]
     rps = np.where(params.present, params.requests_per_second, np.inf)
     uncovered = near - np.minimum(cpu, ready[:, CPU]) * np.where(np.isfinite(rps), rps, 0.0)[:, CPU]
+    # A GPU replica that leaves before the CPU replicas are ready would leave load uncovered.
     bridging = np.minimum(np.ceil(uncovered / rps[:, GPU]), ready[:, GPU]).astype(np.int32)
     return np.stack([np.maximum(gpu, bridging), cpu], axis=1)
 

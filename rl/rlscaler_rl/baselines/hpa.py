@@ -40,7 +40,9 @@ def utilization_replicas(
     scale_up_with_unready = (unready > 0) & (ratio > 1.0)
     counted = ready + np.where(scale_up_with_unready, unready, 0)
     diluted = np.where(scale_up_with_unready, ratio * ready / np.maximum(counted, 1), ratio)
+    # 9 digits: a product such as 2.0000000000000004 must not cost a replica.
     proposal = np.ceil(np.round(diluted * counted, 9))
+    # With unready pods counted as idle the direction may turn around; Kubernetes then does nothing.
     keep = _within(tolerance, diluted) | (scale_up_with_unready & (diluted < 1.0))
     keep |= scale_up_with_unready & (proposal < current)
     keep |= ~np.isfinite(ratio) | (ready <= 0)
@@ -123,6 +125,7 @@ class KedaRequestRate(Hpa):
     """
 
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        # Weights are thousandths.
         pool_rate = samples.arrival_rate[:, None] * state.weights / 1000.0
         threshold = self.target * self.params.requests_per_second
         return average_value_replicas(current, pool_rate, threshold, column(self.settings.tolerance))
@@ -145,6 +148,7 @@ class KedaKafkaLag(Hpa):
         self.lag_threshold = lag_threshold
 
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        # More consumers than partitions would read nothing, so KEDA caps the lag at as many thresholds.
         lag = np.minimum(samples.lag_messages, self.lag_threshold * samples.partitions)
         value = np.stack([np.full(len(lag), np.nan), lag], axis=1)
         return average_value_replicas(current, value, column(self.lag_threshold), column(self.settings.tolerance))

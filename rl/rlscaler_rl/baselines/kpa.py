@@ -59,6 +59,7 @@ class Decider:
         pod. All of one shape with N rows. NaN: no data, -1.
         """
         chosen = self.settings
+        # Rates of change are relative to the ready pods, one at least, so that a revision without any can grow.
         pods = np.maximum(ready, 1)
         highest = np.ceil(np.round(column(chosen.max_scale_up_rate, pods) * pods, 9))
         lowest = np.floor(np.round(pods / column(chosen.max_scale_down_rate, pods), 9))
@@ -71,6 +72,7 @@ class Decider:
         ended = known & ~over & (now > self.panic_since + column(chosen.stable_window_seconds, pods))
         self.panic_since = np.where(over, now, np.where(ended, np.nan, self.panic_since))
         panicking = np.isfinite(self.panic_since)
+        # In panic mode pods only go up: the highest count of the mode stays until it has ended.
         raised = np.maximum(np.maximum(desired, hurried), self.panic_pods)
         self.panic_pods = np.where(known, np.where(panicking, raised, 0), self.panic_pods).astype(np.int32)
         desired = np.where(panicking, raised, desired)
@@ -99,6 +101,7 @@ class Kpa(PeriodicContender):
         super().reset(params)
         self.decider: Decider | None = None
         self.stable = np.asarray(self.settings.stable_window_seconds, np.float64)
+        # A panic window below a period would hold no sample.
         self.panic = np.maximum(self.stable * np.asarray(self.settings.panic_window_percentage) / 100, self.period)
         self.seen = SlidingWindow(float(np.max(self.stable)))
         by_rate = column(np.asarray(self.settings.metric) == RPS)

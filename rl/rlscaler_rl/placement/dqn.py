@@ -87,6 +87,7 @@ class Memory:
         """Seen, action, reward, next seen and next mask of steps drawn from those that were placed."""
         held = min(self.count, self.size)
         oldest = self.count - held
+        # The newest step has no next state yet.
         at = oldest + rng.integers(held - 1, size=batch)
         row = rng.integers(self.seen.shape[1], size=batch)
         here, there = at % self.size, (at + 1) % self.size
@@ -139,10 +140,12 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
                 best, best_score = copy.deepcopy(net), score
             looking += time.perf_counter() - looked
             say(f"{options.policy} {curve[-1][0]:>9,} placements: {score:.4f} (best {best_score:.4f})")
+        # Exploration falls linearly over the first half of the steps.
         share = max(1 - 2 * step / rounds, 0.0)
         explore = options.explore[1] + share * (options.explore[0] - options.explore[1])
         for env, memory in zip(envs, memories, strict=True):
             _act(env, memory, net, options, explore, rng)
+            # A batch from fewer steps would repeat the same few placements.
             if memory.count >= 16:
                 _learn(net, target, adam, memory.draw(options.batch, rng), options)
     took = time.perf_counter() - begin
@@ -174,14 +177,17 @@ def _learn(
 ) -> None:
     seen, action, reward, then, mask = drawn
     with torch.no_grad():
+        # Double targets: the learning network chooses, the slow one judges, so that chance is not taken for value.
         chooser = net if options.double else target
         node = chooser(then).masked_fill(~mask, NEVER).argmax(1, keepdim=True)
+        # A refused pod has no next placement, and so no value.
         worth = torch.where(mask.any(1), target(then).gather(1, node)[:, 0], torch.zeros(len(then)))
         aim = reward + options.gamma * worth
     value = net(seen).gather(1, action[:, None])[:, 0]
     loss = functional.smooth_l1_loss(value, aim)
     adam.zero_grad()
     loss.backward()
+    # A rare large error must not throw the network off.
     torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
     adam.step()
     with torch.no_grad():

@@ -67,6 +67,7 @@ class DrawnEpisodes:
         options = self._options
         candidates = np.concatenate([there, back])
         setting = self._setting(next(self._sizes), options.nodes_at_once)
+        # Training never plays the seeds of validation and comparison.
         seed = int(rng.integers(VALIDATION_SEED + 1, 2**40))
         scores = self._play(net, candidates, setting, seed + (seed == TEST_SEED))
         return scores[: len(there)] - scores[len(there) :], 2 * warm_up(setting) * len(candidates) * setting.clusters

@@ -66,6 +66,7 @@ def starting_network(columns: int, options: Evolution) -> DeepSets:
     net = DeepSets(columns, options.hidden, dueling=False)
     with torch.no_grad():
         for parameter in (*net.first.parameters(), *net.second.parameters()):
+            # Larger weights make the random hidden units react to small differences between columns.
             parameter *= options.scale
     return net
 
@@ -100,10 +101,12 @@ def evolve(
             say(f"generation {generation:>4}, {run.placements:>11,} placements", score)
         if last:
             break
+        # Antithetic pairs: both ways of a direction meet the same episodes, so that the luck of an episode cancels.
         directions = rng.standard_normal((options.pairs, len(centre))).astype(np.float32)
         moved = np.float32(options.width) * directions
         ahead, placements = episodes.ahead(net, centre.numpy() + moved, centre.numpy() - moved, rng)
         run.placements += placements
+        # Adam descends, and the score is to rise.
         centre.grad = -torch.from_numpy(_slope(ahead, directions))
         adam.step()
         rate.step()
@@ -114,6 +117,7 @@ def evolve(
 
 def _slope(ahead: Float, directions: Float32) -> Float32:
     """The direction of ascent, from by how much each direction is ahead of its opposite."""
+    # The step depends on the order of the directions, not on the unit of the score.
     scaled = ahead / (ahead.std() + 1e-9)
     slope: Float32 = (scaled @ directions / len(ahead)).astype(np.float32)
     return slope

@@ -74,6 +74,7 @@ def draw(cluster: Cluster, most: tuple[int, int], ratio: float, rng: np.random.G
     nodes = Nodes._make(column[chosen] for column in cluster.nodes)
     requested = cluster.pods.gpus * cluster.pods.gpu_milli
     room = ratio * nodes.gpus.sum() * WHOLE_GPU
+    # Twice the expected number of pods, since their requests vary; the rest is cut off.
     order = rng.integers(len(requested), size=int(2 * room / requested.mean()) + 16)
     return Episode(nodes, order[: int(np.searchsorted(requested[order].cumsum(), room))])
 

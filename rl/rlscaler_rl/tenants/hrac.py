@@ -156,11 +156,14 @@ class Learner:
             reward = shaped(options, local, total, value, next_value)
             logits = self.policies(then, there).log_softmax(-1)
             ahead = slow_critic(then, self._acted(logits), there)
+            # Expectation over the actions of a slot instead of a sample (soft Q of discrete actions): less variance.
             worth = (logits.exp() * (ahead - options.entropy * logits)).sum(-1)
+            # A slot that does not act always does as the rule does.
             worth = torch.where(self._acts, worth, ahead[..., AS_THE_RULE])
             aim = reward + options.gamma * worth
         values = self.critic(seen, action, there).gather(-1, action[..., None])[..., 0]
         wrong = ((values - aim) ** 2 * self._acts).mean()
+        # The potential V is learned from the rewards of the pool alone, apart from the shaped ones.
         wrong = wrong + ((self.value(seen, there) - total - options.gamma * next_value) ** 2).mean()
         self._step(self._critics, wrong)
 
@@ -171,6 +174,7 @@ class Learner:
         self._step(self._actors, -(gain * self._acts).mean())
         with torch.no_grad():
             fast = [*self.critic.parameters(), *self.value.parameters()]
+            # Slow targets keep the bootstrapped values from running after themselves.
             for behind, ahead in zip(self.slow.parameters(), fast, strict=True):
                 behind.lerp_(ahead, options.follow)
 
@@ -258,6 +262,7 @@ def train_together(several: Sequence[Options], say: Callable[[str], None] = lamb
     common = several[0]
     if any(played_alike(options) != played_alike(common) for options in several):
         raise ValueError("trainings side by side have to play the same setting for as many epochs; train others apart")
+    # Small networks: several threads would wait for each other longer than they compute.
     torch.set_num_threads(1)
     learners = [Learner(options) for options in several]
     memories = [Memory(options.memory, options.tenants) for options in several]
@@ -291,6 +296,7 @@ def played_alike(options: Options) -> tuple[object, ...]:
 
 def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
     """Play an episode of all pools, learn from it, and give each learner's mean reward."""
+    # Pools differ by epoch, and by seed of the training: seeds never share a draw.
     seen, done = env.reset(*(1_000 * (each.options.seed + 1) + epoch for each in learners)), False
     rewards: list[Float32] = []
     while not done:
@@ -302,6 +308,7 @@ def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epo
         seen = then
         rewards.append(reward.total)
         for learner, memory in zip(learners, memories, strict=True):
+            # Four batches in memory first, so that updates do not fit the first moments.
             if len(rewards) % learner.options.learn_every == 0 and memory.count >= 4 * learner.options.batch:
                 learner.update(learner.draw(memory))
     return [float(values.mean()) for values in np.split(np.stack(rewards), len(learners), axis=1)]

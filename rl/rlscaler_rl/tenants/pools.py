@@ -107,6 +107,7 @@ class Pools:
         """Return the arbiter's signals of each service (N,)."""
         params = self.batch.params
         capacity = (np.where(params.present, samples.ready_replicas, 0) * params.requests_per_second).sum(axis=1)
+        # A tenth of a replica at least: without ready replicas the load would be infinite.
         load = samples.arrival_rate / np.maximum(capacity, params.requests_per_second[:, GPU] * 0.1)
         return Signals(samples.gpu_utilization / 100.0, samples.p95_ms / params.slo_ms, load)
 
@@ -127,6 +128,7 @@ class Pools:
                 decision, state = decision.copy(), state.copy()
                 limit = np.stack([granted[few], np.full(len(few), -1)], axis=1).astype(np.int32)
                 limited = replace(samples.take(few), granted_replicas=limit)
+                # Only tenants that a grant binds are decided for again, as in the operator: the others stay bit by bit.
                 again, after = decide(batch.params.take(few), batch.state.take(few), limited, few)
                 decision.put(few, again)
                 state.put(few, after)
@@ -148,6 +150,7 @@ class Pools:
         pods = self.batch.cluster.pool[["ready", "waiting"]][:, GPU]
         there = pods["ready"] + pods["waiting"]
         placed = self.room.place(there, self.second)
+        # A pod without a GPU stays pending: the pool of GPUs is the room on the nodes.
         self.batch.facts.pool["schedulable"][:, GPU] = placed
         self.batch.advance()
         self.held += placed
@@ -181,6 +184,7 @@ class Pools:
         target, ready = pools["target"].copy(), pools["ready"][:, GPU].astype(np.int64)
         gone, running = self.room.lose(self.changes.lost, ready)
         left = np.where(running > 0, ready - running, target[:, GPU] - gone)
+        # Pods on lost GPUs go, and the ReplicaSet creates them again: down, then back to the target.
         self._scale(np.stack([left, target[:, CPU]], axis=1))
         self._scale(target)
 
