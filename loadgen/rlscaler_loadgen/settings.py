@@ -35,7 +35,7 @@ class LoadSettings(BaseSettings):
     trace: Path | None = None
     """CSV of time_s,requests_per_s for the pattern `trace`; the sample of the package by default."""
     model: str = "chat"
-    """Model that is asked."""
+    """Model in the requests."""
     slo_ms: float = Field(1000.0, gt=0)
     """An answer after this time is late."""
     timeout: float = Field(5.0, gt=0)

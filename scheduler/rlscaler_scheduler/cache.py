@@ -31,7 +31,7 @@ from rlscaler_scheduler.objects import (
 )
 
 MOST_MODELS = 62
-"""Models of GPUs that are told apart; the others share the last bit."""
+"""Models of GPUs with a bit of their own; the others share the last bit."""
 
 log = logging.getLogger("rlscaler.scheduler")
 
@@ -168,7 +168,7 @@ class Cache:
         self._hold(facts, node, self._clock() + self._assumed_seconds)
 
     def assumed(self, uid: str) -> bool:
-        """Whether a pod is taken to be on a node, and the API server has not said so yet."""
+        """Whether a pod is assumed to be on a node that the API server does not know of yet."""
         return uid in self._assumed
 
     def release(self, uid: str) -> None:

@@ -63,7 +63,7 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option(
     "--prometheus-credentials",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with files that it is asked with: token, or username and password; ca.crt; tls.crt, tls.key.",
+    help="Folder with its credentials: token, or username and password; ca.crt; tls.crt, tls.key.",
 )
 @click.option(
     "--node-query", "node_queries", multiple=True, type=(click.Choice(NODE_QUERIES), str), help="PromQL of one of them."

@@ -38,7 +38,7 @@ class Override(BaseModel):
 
 
 class Overrides:
-    """Those in force. They are kept in memory: a server that starts again has none."""
+    """Overrides in force, in memory: a restarted server has none."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock

@@ -93,7 +93,7 @@ async def _tcp(target: Target, timeout_seconds: float) -> AsyncIterator[RoundTri
 
 @asynccontextmanager
 async def _http(target: Target, timeout_seconds: float) -> AsyncIterator[RoundTrip]:
-    """Asks on one connection, which is opened before: the time of an answer of any status, without its body."""
+    """Uses one connection, which is opened before: the time of an answer of any status, without its body."""
     async with aiohttp.ClientSession() as session:
 
         async def once() -> None:

@@ -62,7 +62,7 @@ class Counted(NamedTuple):
 
 @dataclass(frozen=True)
 class Suggestion:
-    """The order of some nodes for one pod. N nodes were asked about, K of them are known."""
+    """The order of some nodes for one pod. kube-scheduler named N nodes, K of them are known."""
 
     facts: PodFacts
     wished: Wishes

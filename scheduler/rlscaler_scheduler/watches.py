@@ -61,7 +61,7 @@ def followers(api: client.ApiClient, cache: Cache, suggester: Suggester) -> list
 async def _until_listed(
     what: str, call: Callable[..., Awaitable[Any]], take: Callable[[list[Object]], None]
 ) -> dict[str, Any]:
-    """Wait until a kind can be listed that pods are scored without; until then there are none. It is said once why."""
+    """Wait until an optional kind can be listed; until then it has no objects. The reason is logged once."""
     logged = False
     while (status := await _status(call)) in (403, 404):
         if not logged:

@@ -32,7 +32,7 @@ ROW = np.dtype([("number", "<u4"), ("pods", "<u4"), ("cpu_milli", "<i8"), ("memo
 """One node: its number in the roster, and kube-scheduler's count there, assumed pods included (memory in bytes)."""
 
 ROSTERS = 64
-"""Rosters that are kept: one for each profile of each kube-scheduler that asks, and some that are no longer used."""
+"""Most rosters in memory: one for each profile of each kube-scheduler that asks, and some that are no longer used."""
 
 
 class Question:

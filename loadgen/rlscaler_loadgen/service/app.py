@@ -90,7 +90,7 @@ async def run_until_signal(
     ready: Callable[[str, str], None],
     work: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, with `work` beside it; `ready` is told the two addresses."""
+    """Serve until SIGINT or SIGTERM, with `work` beside it; `ready` is called with the two addresses."""
     stop = stop_on_signals()
     async with service.serving(listen) as urls:
         ready(*urls)

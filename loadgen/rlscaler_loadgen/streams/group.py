@@ -21,7 +21,7 @@ from rlscaler_loadgen.streams.member import Job, Member, failure
 
 
 class Members:
-    """The consumers, kept as the pods are: one that is ready has a member, one that terminates leaves the group."""
+    """The consumers of the pods: a ready pod has a member, and a terminating pod leaves the group."""
 
     def __init__(self, start: Callable[[str], Member]) -> None:
         """`start` makes the member of a pod of that name."""
@@ -77,7 +77,7 @@ class Consumers:
         return Flavour(CPU.name, self.job.message_seconds, queue=self.job.batch)
 
     async def run(self, journal: ConsumerJournal, registry: CollectorRegistry, ready: Callable[[str], None]) -> None:
-        """Consume until SIGINT or SIGTERM; `ready` is told the address of the metrics.
+        """Consume until SIGINT or SIGTERM; `ready` is called with the address of the metrics.
 
         Raises ServiceError when a consumer ends by itself, or a port or the cluster cannot be used.
         """

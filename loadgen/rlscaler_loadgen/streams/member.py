@@ -87,7 +87,7 @@ def failure() -> tuple[asyncio.Future[None], Callable[[Exception], None]]:
 
 
 class Member:
-    """The consumer of one pod. It joins its group at once, and leaves it when it is told to end."""
+    """The consumer of one pod. It joins its group at once, and leaves it at `end`."""
 
     def __init__(
         self, pod: str, job: Job, flavour: Flavour, journal: ConsumerJournal, failed: Callable[[Exception], None]

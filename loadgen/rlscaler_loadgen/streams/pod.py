@@ -25,7 +25,7 @@ class ConsumerPod:
     metrics_port: int = 9090
 
     async def run(self, journal: ConsumerJournal, registry: CollectorRegistry, ready: Callable[[str], None]) -> None:
-        """Consume until SIGINT or SIGTERM, then leave the group; `ready` is told the address of the metrics.
+        """Consume until SIGINT or SIGTERM, then leave the group; `ready` is called with the address of the metrics.
 
         Raises ServiceError when the consumer ends by itself, or the port cannot be used.
         """

@@ -1,4 +1,4 @@
-"""A producer that follows a load pattern: open loop, with keys of which some are asked for more often than others."""
+"""A producer that follows a load pattern: open loop, with keys of unequal frequency."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class StaticSettings:
 
 
 class Static(PeriodicContender):
-    """The same replicas, asked for in the first second and kept to the last."""
+    """Constant replicas, set in the first second."""
 
     def __init__(self, settings: StaticSettings | None = None) -> None:
         self.settings = settings or StaticSettings()

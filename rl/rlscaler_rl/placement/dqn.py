@@ -58,7 +58,7 @@ class Options:
     learning_rate: float = 1e-3
     batch: int = 256
     memory: int = 300
-    """Steps of each size of cluster that are kept to learn from."""
+    """Steps of each size of cluster in the replay memory."""
     explore: tuple[float, float] = (0.3, 0.02)
     """Share of random placements at the start, and from half of the steps on."""
     follow: float = 0.01

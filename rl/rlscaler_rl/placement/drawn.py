@@ -36,7 +36,7 @@ TEST_SEED = 10**12
 """Draws the clusters that are compared on. No training learns from them."""
 
 LOADS: Mapping[Policy, float] = {Policy.EE: 0.6, Policy.LB: 0.6, Policy.EL: 0.4, Policy.GPU: 0.9}
-"""Share of the CPU (GPU: of the GPUs) that is asked for, where networks are trained and compared."""
+"""Requested share of the CPU (GPU: of the GPUs) in training and comparison."""
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,9 @@ def train(folder: Path | None, out: Path, seed: int, generations: int, rule: str
 @_FILES
 @click.option("--seeds", default=10, show_default=True, type=click.IntRange(1))
 @click.option("--ties", type=click.Choice(["name", "random"]), default="name", show_default=True)
-@click.option("--ratio", default=1.3, show_default=True, type=click.FloatRange(0.1, 1.39), help="GPUs asked for.")
+@click.option(
+    "--ratio", default=1.3, show_default=True, type=click.FloatRange(0.1, 1.39), help="Requested GPUs, over all GPUs."
+)
 @click.option("--weight", type=click.FloatRange(0), help="Weight of best fit beside exact FGD; default: the rule's.")
 @click.option("--model-dir", "models", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
 @click.option(

@@ -69,7 +69,7 @@ def warm_up(setting: Setting) -> int:
 
 
 def play(contender: Contender, setting: Setting, seed: int, steps: int | None = None) -> Played:
-    """Place `steps` pods on every cluster after the warm-up (as many as in it, if not said) and measure."""
+    """Place `steps` pods on every cluster after the warm-up (by default as many as in the warm-up) and measure."""
     env = Placement(setting, seed)
     warm = warm_up(setting)
     rows = []

@@ -57,7 +57,7 @@ class Run:
     result: Result
     ledger: Ledger
     timeline: dict[str, NDArray[Any]]
-    """Per point, (N, T) or (N, T, 2), arrivals and late shares since the point before; empty unless asked for."""
+    """Per point, (N, T) or (N, T, 2), arrivals and late shares since the point before; empty without `timeline`."""
     state: State
     """Memory of an actor at the end."""
 
@@ -204,7 +204,7 @@ def _actor_tick(batch: Batch, actor: Any) -> Tick:
 
 
 def contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
-    """Make the sensing tick of a contender without a shield, which is asked with an `rng` of `seed`."""
+    """Make the sensing tick of a contender, which has no shield and gets an `rng` of `seed`."""
     rng = np.random.default_rng(seed)
     controller.reset(batch.params)
 

@@ -21,7 +21,7 @@ from rlscaler_rl.simulation.scenario import Scenarios
 Int = NDArray[np.intp]
 
 ScenarioSource = Callable[[int], Scenarios]
-"""Draws as many scenarios as it is asked for, all of one action interval."""
+"""Draws a number of scenarios, all of one action interval."""
 
 MOST_DRAWN = 512
 """The most scenarios that are drawn from a source at a time."""

@@ -73,7 +73,7 @@ class Options:
     learn_every: int = 3
     """Steps of all pools from one update to the next."""
     memory: int = 4000
-    """The newest so many of them are kept."""
+    """Moments in the replay memory; the oldest is overwritten."""
     follow: float = 0.01
     """Share by which the target networks move towards the learning ones after each update."""
     looks: int = 5
@@ -248,7 +248,7 @@ class Trained:
 
 
 def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
-    """Train policies; those are kept that are best on loads that training never plays."""
+    """Train policies, and return the best ones on loads that training never plays."""
     return train_together([options], say)[0]
 
 

@@ -22,7 +22,7 @@ from rlscaler_rl.tenants.room import Long
 from rlscaler_rl.tenants.signals import Loss
 
 Sharer = Callable[[Pools, Samples], Order]
-"""Is asked at every action interval in which order replicas are handed out until the next one."""
+"""Returns, at every action interval, the order of grants until the next one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Ways to share a pool that are asked anew at every action interval: a learned arbiter, and one that knows the load."""
+"""Ways to share a pool that decide at every action interval: a learned arbiter, and one that knows the load."""
 
 from __future__ import annotations
 
