@@ -75,7 +75,7 @@ class Service:
 
 
 async def listen_on(runner: web.AppRunner, host: str, port: int) -> str:
-    """Serve on an address, port 0 takes a free one; give its URL. Raises ServiceError where the port is taken."""
+    """Serve on an address, port 0 takes a free one; return its URL. Raises ServiceError where the port is taken."""
     await runner.setup()
     try:
         await web.TCPSite(runner, host, port, backlog=1024).start()

@@ -135,7 +135,7 @@ def pool(
     services: int = SERVICES,
     moments: int = MOMENTS,
 ) -> list[tuple[Pool, NDArray[np.intp]]]:
-    """Draw a pool of services for training, and give it with the rows of each action interval, one of `rngs` each."""
+    """Draw a pool of services for training, and return it with the rows of each action interval, one of `rngs` each."""
     longest = max(ranges.durations)
     seconds = int(hours * HOUR) + PAST_SECONDS + longest
     counts = np.maximum(np.rint(services * np.array(interval_shares(ranges))), 1).astype(int)

@@ -125,7 +125,7 @@ class ScenarioBuffer:
         order = [i for _, i in drawn]
         self.sources, self.counts = [sources[i] for i in order], [counts[i] for i in order]
         longest = max(scenarios.rate.shape[1] for scenarios, _ in drawn)
-        self.prepared = PreparedScenarios.concat([PreparedScenarios.of(_padded(one, longest)) for one, _ in drawn])
+        self.prepared = PreparedScenarios.concat([PreparedScenarios.of(_padded(part, longest)) for part, _ in drawn])
         scenarios = self.prepared.scenarios
         self.norms, self.hidden = objectives.norms(scenarios), privileged.hidden(scenarios)
         self.taken = np.zeros(len(drawn), np.int64)

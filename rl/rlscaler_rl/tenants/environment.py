@@ -93,7 +93,7 @@ class TenantsEnv:
         self.shape = setting.request.pools, setting.request.tenants
 
     def reset(self, *draw_seeds: int) -> Float32:
-        """Begin an episode on pools that are drawn from `draw_seeds`, or from the request's own; gives `seen`.
+        """Begin an episode on pools that are drawn from `draw_seeds`, or from the request's own; returns `seen`.
 
         With several seeds the pools of each are played side by side, in the order of the seeds. Raises WorkloadError
         for a load that is not there.

@@ -295,7 +295,7 @@ def played_alike(options: Options) -> tuple[object, ...]:
 
 
 def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
-    """Play an episode of all pools, learn from it, and give each learner's mean reward."""
+    """Play an episode of all pools, learn from it, and return each learner's mean reward."""
     # Pools differ by epoch, and by seed of the training: seeds never share a draw.
     seen, done = env.reset(*(1_000 * (each.options.seed + 1) + epoch for each in learners)), False
     rewards: list[Float32] = []

@@ -114,7 +114,7 @@ class Pools:
     def decide(self, decide: Decide, samples: Samples, sharing: Sharing | None) -> Decision:
         """Take one sensing tick: proposals, grants by `sharing` (None: no budget) and decisions; then replicas are set.
 
-        Gives the decision with the grants in force.
+        Returns the decision with the grants in force.
         """
         batch, rows = self.batch, self.batch.rows
         decision, state = decide(batch.params, batch.state, samples, rows)

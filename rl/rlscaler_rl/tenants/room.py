@@ -49,7 +49,7 @@ class SharedRoom:
     def lose(self, lost: Long, ready: Long) -> tuple[Long, Long]:
         """Take `lost` (P,) GPUs out of the pools, any of them.
 
-        Gives how many pods (N,) of each row were on them, and how many (N,) of those were among the `ready` (N,).
+        Returns the pods (N,) of each row that were on them, and those (N,) of them that were `ready` (N,).
         """
         gone = np.zeros(len(self.pool), np.int64)
         for pool in np.flatnonzero(lost):

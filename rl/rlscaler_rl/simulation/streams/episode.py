@@ -60,7 +60,7 @@ class StreamRun:
 
 
 Tick = Callable[[float], Int | None]
-"""Asked at every step, at so many seconds; gives consumers (N,), or None where nothing is decided at that moment."""
+"""Called at every step with its seconds; returns consumers (N,), or None where nothing is decided at that moment."""
 
 
 def params_of(groups: Groups, interval_seconds: float, sense_seconds: float) -> Params:
@@ -91,10 +91,14 @@ def run(
 ) -> StreamRun:
     """Play groups from begin to end.
 
-    `controller` is an actor, which acts as in the operator: the offsets are looked at every `sense_seconds` and
-    measured by `streams.measure`, and `decision.decide` decides. Or it is a contender (`baselines.contender`), which
-    is asked with an `rng` of `seed` and sees CPU usage and the ends less the commits. Raises ScenarioError for times
-    that are no multiples of a step, LedgerError when the counters contradict one another.
+    :param controller: an actor or a contender (`baselines.contender`). An actor acts as in the operator:
+        `streams.measure` measures the offsets, and `decision.decide` decides. A contender sees CPU usage and the ends
+        less the commits.
+    :param interval_seconds: between two actions of an actor, a multiple of `STEP_SECONDS`.
+    :param sense_seconds: between two looks of the operator, a multiple of `STEP_SECONDS`.
+    :param seed: of the contender's `rng`.
+    :raises ScenarioError: the times are no multiples of a step.
+    :raises LedgerError: the counters contradict one another.
     """
     for name, seconds in (("sense_seconds", sense_seconds), ("interval_seconds", interval_seconds)):
         if seconds <= 0 or seconds % STEP_SECONDS:

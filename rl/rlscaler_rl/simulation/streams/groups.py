@@ -113,7 +113,7 @@ def groups(load: ArrayLike, seeds: ArrayLike, *, skew: float = 0.0, **columns: A
     partitions = _row("partitions", given["partitions"], len(table), np.int32)
     if np.any(partitions < 1):
         raise ScenarioError(f"partitions = {partitions.min()}: a topic has at least 1")
-    draws = [np.random.default_rng([int(one), 5]) for one in seed]
+    draws = [np.random.default_rng([int(number), 5]) for number in seed]
     share = np.zeros((len(table), int(partitions.max())))
     for row, (number, rng) in enumerate(zip(partitions.tolist(), draws, strict=True)):
         share[row, :number] = shares_of(number, skew, rng)
@@ -137,7 +137,7 @@ def given_messages(arrivals: NDArray[Any], share: Float, seed: Int, columns: dic
         for name in NOMINAL
         if name != "protocol"
     }
-    drawn = np.stack([np.random.default_rng([int(row), 6]).random((3, DRAWS)) for row in seed])
+    drawn = np.stack([np.random.default_rng([int(number), 6]).random((3, DRAWS)) for number in seed])
     groups = Groups(
         seed=seed,
         protocol=np.array([NAMES.index(name) for name in protocol.tolist()], np.int32),
