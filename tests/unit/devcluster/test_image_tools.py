@@ -31,6 +31,7 @@ def environment(folder: Path, kind: str) -> Path:
     return folder / "bin/python"
 
 
+@pytest.mark.slow  # each makes a virtual environment
 @pytest.mark.parametrize("kind", ["bundled", "newest", "none"])
 def test_pip_is_found_whatever_the_environment_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(sys, "executable", str(environment(tmp_path / "environment", kind)))
