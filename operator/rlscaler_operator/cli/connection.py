@@ -1,4 +1,4 @@
-"""Connection of a command to a cluster: kubectl's options, and RLScalingPolicies as plain JSON objects."""
+"""Connection of a command to a cluster, with kubectl's options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -14,14 +14,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 if TYPE_CHECKING:
-    from rlscaler_operator.cluster.kube import Json, Kube
+    from rlscaler_operator.cli.objects import Policies
+    from rlscaler_operator.cluster.kube import Kube
     from rlscaler_operator.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
-
-FIELD_MANAGER = "rlscaler-cli"
-"""Owner, in managedFields, of the fields that a person writes with these commands; the operator is another owner."""
 
 COMPLETION_SECONDS = 2.0
 """Longest time that the shell waits for the names of policies."""
@@ -154,6 +152,7 @@ def connected(
 
 def within(target: Target, work: Callable[[Policies], Awaitable[T]], read_only: bool = False) -> T:
     """Run `work` with the policies of the target and return its result. Raises ClickException."""
+    from rlscaler_operator.cli.objects import Policies
     from rlscaler_operator.settings import Settings
 
     def settings() -> Settings:
@@ -189,81 +188,6 @@ def _namespace(target: Target, kubeconfig: Path | None) -> str:
     by_name = {context["name"]: context for context in contexts}
     chosen = by_name.get(target.context or "", current) or {}
     return str((chosen.get("context") or {}).get("namespace") or own_namespace())
-
-
-class Policies:
-    """RLScalingPolicies, and other objects, of one namespace of a cluster. All methods raise OperatorError."""
-
-    def __init__(self, kube: Kube, namespace: str, settings: Settings) -> None:
-        self.kube, self.namespace, self.settings = kube, namespace, settings
-
-    async def all(self, everywhere: bool) -> list[Json]:
-        """Return the policies of the namespace, or of all namespaces, ordered by namespace and name."""
-        from rlscaler_core.api import GROUP, PLURAL, VERSION
-        from rlscaler_operator.cluster.kube import listed
-
-        namespaces = [] if everywhere else [self.namespace]
-        bodies = [body async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL)]
-        return sorted(bodies, key=lambda body: (body["metadata"]["namespace"], body["metadata"]["name"]))
-
-    async def get(self, name: str) -> Json:
-        """Return one policy. The error for a wrong name lists the names that exist."""
-        from rlscaler_core.api import GROUP, KIND, PLURAL, VERSION
-
-        return await self.find(KIND, f"{GROUP}/{VERSION}", PLURAL, name, optional=False)
-
-    async def find(self, kind: str, api_version: str, plural: str, name: str, optional: bool = True) -> Json:
-        """Return one object of the namespace. The error for a wrong name lists the names that exist.
-
-        With `optional` the API of the kind may be missing from the cluster.
-        """
-        from rlscaler_operator.cluster.kube import listed, object_path
-        from rlscaler_operator.exceptions import KubeError, OperatorError
-
-        try:
-            return await self.kube.get(object_path(api_version, plural, self.namespace, name))
-        except KubeError as error:
-            if error.status != 404:
-                raise
-            bodies = listed(self.kube, [self.namespace], api_version, plural, optional=optional)
-            names = sorted([body["metadata"]["name"] async for body in bodies])
-            raise OperatorError(
-                f"{kind} {self.namespace}/{name} does not exist (there are: {', '.join(names) or 'none'}): "
-                "correct the name, or name its namespace with -n"
-            ) from error
-
-    async def annotate(self, name: str, annotations: Mapping[str, str | None]) -> None:
-        """Set annotations of a policy; None removes one."""
-        from rlscaler_operator.cluster.kube import MERGE_PATCH
-
-        await self._patch(name, {"metadata": {"annotations": dict(annotations)}}, MERGE_PATCH)
-
-    async def switch(self, body: Json, mode: str) -> None:
-        """Set `spec.mode` if the spec has not changed since `body` was read; writes of the status do not matter."""
-        from rlscaler_operator.cluster.kube import JSON_PATCH
-        from rlscaler_operator.exceptions import KubeError, OperatorError
-
-        name, generation = body["metadata"]["name"], body["metadata"]["generation"]
-        # The generation changes with the spec alone, while the resourceVersion changes with every status as well.
-        change = [
-            {"op": "test", "path": "/metadata/generation", "value": generation},
-            {"op": "add", "path": "/spec/mode", "value": mode},
-        ]
-        try:
-            await self._patch(name, change, JSON_PATCH)
-        except KubeError as error:
-            if (await self.get(name))["metadata"]["generation"] == generation:
-                raise
-            raise OperatorError(
-                f"the spec of {name} was changed by another client meanwhile: look at it again"
-            ) from error
-
-    async def _patch(self, name: str, change: Any, content_type: str) -> None:
-        from rlscaler_core.api import GROUP, PLURAL, VERSION
-        from rlscaler_operator.cluster.kube import object_path
-
-        path = object_path(f"{GROUP}/{VERSION}", PLURAL, self.namespace, name)
-        await self.kube.request("PATCH", path, change, content_type=content_type, fieldManager=FIELD_MANAGER)
 
 
 def complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

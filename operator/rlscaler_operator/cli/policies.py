@@ -9,7 +9,6 @@ import click
 
 from rlscaler_core.options import output_option
 from rlscaler_operator.cli.connection import (
-    Policies,
     Target,
     cluster_options,
     complete_names,
@@ -19,6 +18,7 @@ from rlscaler_operator.cli.connection import (
 from rlscaler_operator.cli.terminal import print_json, print_page
 
 if TYPE_CHECKING:
+    from rlscaler_operator.cli.objects import Policies
     from rlscaler_operator.cluster.kube import Json
 
 MOST_REPLICAS = 10_000

@@ -86,11 +86,6 @@ def is_other(target: str) -> bool:
     return "/" in target
 
 
-def plain_name(target: str) -> str:
-    """Return the name of an object without its kind."""
-    return target.rpartition("/")[2]
-
-
 def titled(target: str) -> str:
     """Return a target as it stands in a message."""
     return target if is_other(target) else f"Deployment {target}"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlscaler_operator.cli.connection import Policies, Target, cluster_options, within
+from rlscaler_operator.cli.connection import Target, cluster_options, within
 
 if TYPE_CHECKING:
     from rlscaler_operator.cli.init.guess import Seen
+    from rlscaler_operator.cli.objects import Policies
     from rlscaler_operator.cluster.kube import Json
 
 KINDS = {

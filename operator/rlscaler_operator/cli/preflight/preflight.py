@@ -10,10 +10,11 @@ import click
 
 from rlscaler_core.options import output_option
 from rlscaler_operator.cli.checks import CheckList
-from rlscaler_operator.cli.connection import Policies, Target, cluster_options, settings_errors, within
+from rlscaler_operator.cli.connection import Target, cluster_options, settings_errors, within
 
 if TYPE_CHECKING:
     from rlscaler_core.api import RLScalingPolicy
+    from rlscaler_operator.cli.objects import Policies
     from rlscaler_operator.cluster.kube import Kube
     from rlscaler_operator.settings import Settings
 

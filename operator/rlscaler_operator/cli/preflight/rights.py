@@ -7,7 +7,7 @@ from typing import Any
 
 from rlscaler_core.api import GROUP, PLURAL, VERSION, RLScalingPolicy
 from rlscaler_operator.cli.checks import Check
-from rlscaler_operator.cli.connection import FIELD_MANAGER
+from rlscaler_operator.cli.objects import FIELD_MANAGER
 from rlscaler_operator.cli.verify import ACCOUNTS, Act, lease, needed, permissions
 from rlscaler_operator.cluster.kube import APPLY_PATCH, Kube, object_path
 from rlscaler_operator.cluster.shards import lease_names

@@ -33,14 +33,11 @@ class NotReplayed(click.ClickException):
 class Tally:
     """Counts of the decisions and sharings of all logs."""
 
-    decisions: int = 0
-    same: int = 0
-    different: int = 0
-    not_replayed: int = 0
+    decisions: Counter[str] = field(default_factory=Counter)
+    """Decisions by result: same, different or not replayed."""
+    sharings: Counter[str] = field(default_factory=Counter)
+    """Sharings of budgets by the same results."""
     torn: int = 0
-    sharings: int = 0
-    sharings_same: int = 0
-    sharings_different: int = 0
     probability_error: float = 0.0
     kinds: Counter[str] = field(default_factory=Counter)
     policies: set[str] = field(default_factory=set)
@@ -49,19 +46,16 @@ class Tally:
     def add(self, replayed: ReplayedDecision | ReplayedSharing) -> None:
         from rlscaler_operator.cli.replay.sharings import ReplayedSharing
 
+        line, result = replayed.line, "same"
+        if replayed.problem or replayed.differences:
+            result = "not replayed" if replayed.problem else "different"
         if isinstance(replayed, ReplayedSharing):
-            self.sharings += 1
-            self.sharings_same += not (replayed.problem or replayed.differences)
-            self.sharings_different += bool(replayed.differences)
+            self.sharings[result] += 1
             return
-        line = replayed.line
         if line.torn:
             self.torn += 1
             return
-        self.decisions += 1
-        self.not_replayed += bool(replayed.problem)
-        self.different += bool(replayed.differences)
-        self.same += not (replayed.problem or replayed.differences)
+        self.decisions[result] += 1
         self.probability_error = max(self.probability_error, replayed.probability_error)
         if line.record is not None:
             self.kinds[str(line.record.get("kind"))] += 1
@@ -69,21 +63,25 @@ class Tally:
             self.runtimes.add(_versions(line.record.get("runtime") or {}))
 
     @property
+    def different(self) -> int:
+        return self.decisions["different"] + self.sharings["different"]
+
+    @property
     def exit_code(self) -> int:
-        if self.different or self.sharings_different:
+        if self.different:
             return DIFFERENT
-        whole = self.decisions and not self.not_replayed and self.sharings_same == self.sharings
+        whole = self.decisions and not self.decisions["not replayed"] and not self.sharings["not replayed"]
         return 0 if whole else NOT_REPLAYED
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "decisions": self.decisions,
-            "same": self.same,
-            "different": self.different,
-            "notReplayed": self.not_replayed,
+            "decisions": self.decisions.total(),
+            "same": self.decisions["same"],
+            "different": self.decisions["different"],
+            "notReplayed": self.decisions["not replayed"],
             "torn": self.torn,
-            "sharings": self.sharings,
-            "sharingsSame": self.sharings_same,
+            "sharings": self.sharings.total(),
+            "sharingsSame": self.sharings["same"],
             "kinds": dict(self.kinds),
             "policies": len(self.policies),
             "largestProbabilityError": self.probability_error,
@@ -117,7 +115,7 @@ def replay(paths: tuple[Path, ...], models: tuple[Path, ...], policy: str | None
             problem = "" if replayed.line.torn else replayed.problem
             # One missing actor may be the cause of thousands of problems: each text is printed once.
             news = bool(replayed.differences) or bool(problem and problem not in problems)
-            if news and len(problems) + tally.different + tally.sharings_different <= limit:
+            if news and len(problems) + tally.different <= limit:
                 problems |= {problem} - {""}
                 click.echo(_describe(replayed), err=True)
     except RecordError as error:
@@ -150,15 +148,14 @@ def _text(tally: Tally) -> str:
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.kinds.items()))
     policies = "policy" if len(tally.policies) == 1 else "policies"
     lines = [
-        f"{tally.decisions} decisions ({kinds or 'none'}) of {len(tally.policies)} {policies}",
-        f"  same          {tally.same:8d}  {100 * tally.same / max(tally.decisions, 1):.4g} %",
-        f"  different     {tally.different:8d}",
-        f"  not replayed  {tally.not_replayed:8d}",
+        f"{tally.decisions.total()} decisions ({kinds or 'none'}) of {len(tally.policies)} {policies}",
+        _same(tally.decisions),
+        f"  different     {tally.decisions['different']:8d}",
+        f"  not replayed  {tally.decisions['not replayed']:8d}",
         f"  largest difference of a probability  {tally.probability_error:.2g}",
     ]
     if tally.sharings:
-        lines.append(f"{tally.sharings} sharings of budgets")
-        lines.append(f"  same          {tally.sharings_same:8d}  {100 * tally.sharings_same / tally.sharings:.4g} %")
+        lines += [f"{tally.sharings.total()} sharings of budgets", _same(tally.sharings)]
     if tally.torn:
         lines.append(f"  {tally.torn} lines were cut short when the operator was killed or the disk was full")
     from rlscaler_operator.records.record import runtime
@@ -167,6 +164,10 @@ def _text(tally: Tally) -> str:
     if others:
         lines.append(f"  recorded with {'; '.join(sorted(others))}; replayed with {_versions(runtime())}")
     return "\n".join(lines)
+
+
+def _same(results: Counter[str]) -> str:
+    return f"  same          {results['same']:8d}  {100 * results['same'] / max(results.total(), 1):.4g} %"
 
 
 def _versions(runtime: dict[str, str]) -> str:
