@@ -38,7 +38,7 @@ def presets() -> str:
 
 def _section(name: str, preset: Preset) -> str:
     rows = [
-        ("found by", f"{preset.found_by}"),
+        ("found by", f"{preset.identified_by}"),
         ("arrivals", f"{preset.arrivals} {_all(preset.arrived or preset.answered)}".strip()),
         ("answered", _all(preset.answered) or EMPTY),
         ("in flight", _all(preset.in_flight) or EMPTY),

@@ -24,7 +24,7 @@ PERCENTILE = 0.95
 
 def recorded() -> list[str]:
     """Presets that have rules: those whose series say of themselves, or by their pods, whose they are."""
-    return [name for name, preset in PRESETS.items() if name and not isinstance(preset.found_by, ByName)]
+    return [name for name, preset in PRESETS.items() if name and not isinstance(preset.identified_by, ByName)]
 
 
 def rules(name: str) -> str:

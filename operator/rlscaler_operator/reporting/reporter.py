@@ -31,9 +31,9 @@ from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.stabilization import to_status
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state import findings, status
+from rlscaler_operator.state import status
 from rlscaler_operator.state.error_budget import slo_status
-from rlscaler_operator.state.findings import Findings
+from rlscaler_operator.state.findings import Findings, update
 from rlscaler_operator.state.pod_sizes import status_of
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.report import Revisions
@@ -80,7 +80,7 @@ class Reporter:
     def report(
         self,
         policy: Policy,
-        found: Findings,
+        findings: Findings,
         outcome: Outcome | None,
         applied: Applied | None,
         deployments: Deployments,
@@ -93,22 +93,22 @@ class Reporter:
         policy.report.reported_at = time.monotonic()
         now = datetime.now(UTC)
         before = policy.report.conditions
-        policy.report.conditions, changed = findings.update(before, found, policy.observed.generation, now)
+        policy.report.conditions, changed = update(before, findings, policy.observed.generation, now)
         if outcome is not None and outcome.decision is not None:
-            self._record(policy, found, outcome, outcome.decision, applied, now.timestamp())
+            self._record(policy, findings, outcome, outcome.decision, applied, now.timestamp())
         missing = self._missing(policy, outcome) if outcome is not None and outcome.decision is not None else []
         measures.measure(self._metrics, policy, outcome, missing, deployments)
         if applied is not None:
             measures.written(self._metrics, policy, applied)
         weights = applied.weights if applied is not None else None
         status = self._build(policy, outcome, deployments, weights, now.timestamp())
-        self._publisher.publish(policy, status, self._news(policy, found, before, changed, applied))
+        self._publisher.publish(policy, status, self._news(policy, findings, before, changed, applied))
         policy.report.made_from = made_from
 
     def _record(
         self,
         policy: Policy,
-        found: Findings,
+        findings: Findings,
         outcome: Outcome,
         decision: Decision,
         applied: Applied | None,
@@ -127,7 +127,7 @@ class Reporter:
         params = outcome.entry.params
         policy.report.last = status.decision_status(decision_id, now, decision, params, in_force, result)
         policy.report.history = status.with_history(policy.report.history, policy.report.last)
-        self._log(policy, outcome, decision_id, now, found.conflict.reason if found.conflict else None, applied)
+        self._log(policy, outcome, decision_id, now, findings.conflict.reason if findings.conflict else None, applied)
 
     def unfinished(self, policy: Policy, outcome: Outcome | None) -> None:
         """Log a decision whose writes did not end, where it is not logged yet; the next tick reports."""
@@ -174,7 +174,7 @@ class Reporter:
     def _news(
         self,
         policy: Policy,
-        found: Findings,
+        findings: Findings,
         before: list[Condition],
         changed: list[Condition],
         applied: Applied | None,
@@ -193,7 +193,7 @@ class Reporter:
                 self._events.forget(about, condition.reason)
             elif condition.reason not in QUIET_REASONS and condition.type != "Active":
                 news.append(self._events.admit(about, "Warning", condition.reason, condition.message))
-        problems = [*found.warnings, *([found.placement_problem] if found.placement_problem else [])]
+        problems = [*findings.warnings, *([findings.placement_problem] if findings.placement_problem else [])]
         news += [self._events.admit(about, "Warning", problem.reason, problem.message) for problem in problems]
         for pool, write in applied.writes.items() if applied else ():
             if write.applied:

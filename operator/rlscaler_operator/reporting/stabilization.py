@@ -68,10 +68,10 @@ def restore_placement(state: State, placement: PlacementStatus | None) -> None:
         state.weights[0] = placement.weights.gpu, placement.weights.cpu
 
 
-def restore_forecaster(state: State, kept: str | None) -> None:
+def restore_forecaster(state: State, text: str | None) -> None:
     """Restore the forecaster of a former process in place. Raises ForecasterStateError where it cannot be read."""
-    if kept:
-        state.load_recent, state.load_calendar = from_text(kept)
+    if text:
+        state.load_recent, state.load_calendar = from_text(text)
 
 
 def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> list[Expiry]:

@@ -173,7 +173,7 @@ def latency_of(answers: Answers, percentile: float, subject: Subject) -> Reading
         answer = answers.get(named(preset, latency_name(percentile, subject.signal)), {})
         return _sum_of_pools(answer, subject, preset)
     answer = answers.get(named(preset, buckets_name(subject.signal)), {})
-    keys = subject.found_by(preset).values()
+    keys = subject.identified_by(preset).values()
     return percentile_of([pick(answer, key) for key in keys], percentile, 1000 / histogram.per_second)
 
 
@@ -186,7 +186,7 @@ def not_exported(subject: Subject, quantity: str, query: str) -> Reading:
 
 def _sum_of_pools(answer: Mapping[Key, Reading] | MetricsError, subject: Subject, preset: str) -> Reading:
     """Return the sum of the readings of a subject's pools, by the series of a preset; unknown where there is none."""
-    parts = {pool: _of_target(answer, key, subject, preset) for pool, key in subject.found_by(preset).items()}
+    parts = {pool: _of_target(answer, key, subject, preset) for pool, key in subject.identified_by(preset).items()}
     if WHOLE in parts:
         return parts[WHOLE]
     there = {pool: reading for pool, reading in parts.items() if reading.known or math.isfinite(reading.age_seconds)}
@@ -199,7 +199,7 @@ def _cut(name: str, subject: Subject) -> bool:
 
 
 def _of_target(answer: Mapping[Key, Reading] | MetricsError, key: Key, subject: Subject, preset: str) -> Reading:
-    if key[1] in subject.deployments and isinstance(PRESETS[preset].found_by, ByPods) and _cut(key[1], subject):
+    if key[1] in subject.deployments and isinstance(PRESETS[preset].identified_by, ByPods) and _cut(key[1], subject):
         return unknown("NameTooLong", f"Deployment {key[1]}: {TOO_LONG}")
     return pick(answer, key)
 

@@ -42,17 +42,17 @@ class Selection(NamedTuple):
     @classmethod
     def of(cls, preset: str, subjects: Iterable[Subject], labels: Labels) -> Selection:
         subjects = list(subjects)
-        names = frozenset(key[1] for subject in subjects for key in subject.found_by(preset).values())
+        names = frozenset(key[1] for subject in subjects for key in subject.identified_by(preset).values())
         others = frozenset(name for subject in subjects for name in subject.others)
         return cls(PRESETS[preset], names, frozenset(subject.namespace for subject in subjects), labels, others)
 
     @property
     def by(self) -> tuple[str, ...]:
         """Labels of every vector."""
-        found = self.preset.found_by
-        if isinstance(found, ByPods):
+        identity = self.preset.identified_by
+        if isinstance(identity, ByPods):
             return ("namespace", "deployment")
-        pool = found.pool if isinstance(found, ByLabels) else ""
+        pool = identity.pool if isinstance(identity, ByLabels) else ""
         return ("namespace", "service", *filter(None, [pool]))
 
     def sum(self, metrics: Sequence[str], vector: Vector, keep: tuple[str, ...] = ()) -> str:
@@ -182,43 +182,43 @@ class Selection(NamedTuple):
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
     def _one(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
-        found = self.preset.found_by
-        if isinstance(found, ByPods):
+        identity = self.preset.identified_by
+        if isinstance(identity, ByPods):
             return Pods(self.names - self.others, self.labels, self.names & self.others).total(
                 metric, vector, fold, keep
             )
-        if isinstance(found, ByLabels):
-            return self._of_labels(found, metric, vector, fold, keep)
-        return self._of_name(found, metric, vector, fold, keep)
+        if isinstance(identity, ByLabels):
+            return self._of_labels(identity, metric, vector, fold, keep)
+        return self._of_name(identity, metric, vector, fold, keep)
 
-    def _of_labels(self, found: ByLabels, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
-        pattern, service = pattern_of(set(self.names)), found.service
-        keep = (*filter(None, [found.pool]), *keep)
-        inner = (*keep, *filter(None, [found.apart]))
+    def _of_labels(self, identity: ByLabels, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
+        pattern, service = pattern_of(set(self.names)), identity.service
+        keep = (*filter(None, [identity.pool]), *keep)
+        inner = (*keep, *filter(None, [identity.apart]))
 
         def select(prefix: str) -> str:
             return narrowed(metric, matcher(f"{prefix}{service}", pattern, bool(prefix) or service != "service"))
 
-        if found.namespace == "namespace":
+        if identity.namespace == "namespace":
             union = self.labels.by((service,), select, vector, fold, inner)
         else:
             selector = narrowed(select(""), self.labels.believed())
-            union = f"{fold} by ({', '.join((found.namespace, service, *inner))}) ({vector(selector)})"
-            union = f'label_replace({union}, "namespace", "$1", "{found.namespace}", "(.+)")'
+            union = f"{fold} by ({', '.join((identity.namespace, service, *inner))}) ({vector(selector)})"
+            union = f'label_replace({union}, "namespace", "$1", "{identity.namespace}", "(.+)")'
         if service != "service":
             union = f'label_replace({union}, "service", "$1", "{service}", "(.+)")'
         whole = f"{fold} by ({', '.join(('namespace', 'service', *inner))}) ({union})"
-        return f"max by ({', '.join(('namespace', 'service', *keep))}) ({whole})" if found.apart else whole
+        return f"max by ({', '.join(('namespace', 'service', *keep))}) ({whole})" if identity.apart else whole
 
-    def _of_name(self, found: ByName, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
-        pattern = found.pattern.format(namespaces=_any(self.namespaces), services=_any(self.names))
+    def _of_name(self, identity: ByName, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
+        pattern = identity.pattern.format(namespaces=_any(self.namespaces), services=_any(self.names))
         parts = []
         for prefix in ("", EXPORTED):
-            label = prefix + found.label
-            plain = "" if prefix else f'{EXPORTED}{found.label}=""'
+            label = prefix + identity.label
+            plain = "" if prefix else f'{EXPORTED}{identity.label}=""'
             selector = narrowed(metric, f'{label}=~"{pattern}"', plain, self.labels.believed())
             part = f"{fold} by ({', '.join((label, *keep))}) ({vector(selector)})"
-            for name, groups in (("namespace", found.namespace), ("_service", found.service)):
+            for name, groups in (("namespace", identity.namespace), ("_service", identity.service)):
                 part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'
             parts.append(f'label_replace({part}, "service", "$1", "_service", "(.+)")')
         return f"{fold} by ({', '.join(('namespace', 'service', *keep))}) ({' or '.join(parts)})"
@@ -244,5 +244,9 @@ def _any(names: Iterable[str]) -> str:
 
 
 def _poolless(preset: Preset) -> Preset:
-    found = preset.found_by
-    return replace(preset, found_by=replace(found, pool="")) if isinstance(found, ByLabels) and found.pool else preset
+    identity = preset.identified_by
+    return (
+        replace(preset, identified_by=replace(identity, pool=""))
+        if isinstance(identity, ByLabels) and identity.pool
+        else preset
+    )

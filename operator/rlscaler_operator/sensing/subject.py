@@ -89,15 +89,15 @@ class Subject:
     @property
     def sums_pools(self) -> bool:
         """True where the latency histograms of two pools have to be added up."""
-        return len(self.found_by(self.timed_by)) > 1
+        return len(self.identified_by(self.timed_by)) > 1
 
-    def found_by(self, preset: str) -> dict[str, tuple[str, str]]:
+    def identified_by(self, preset: str) -> dict[str, tuple[str, str]]:
         """Return by pool, or by `WHOLE`, the (namespace, Deployment or service) that identifies a preset's series."""
-        found = PRESETS[preset].found_by
-        if isinstance(found, ByPods) and not found.suffix:
+        identity = PRESETS[preset].identified_by
+        if isinstance(identity, ByPods) and not identity.suffix:
             names = self.deployments
-        elif isinstance(found, ByPods):
-            return {WHOLE: (self.namespace, self.service + found.suffix)}
+        elif isinstance(identity, ByPods):
+            return {WHOLE: (self.namespace, self.service + identity.suffix)}
         elif preset and all(self.backends):
             names = self.backends
         else:

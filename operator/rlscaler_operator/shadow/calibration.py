@@ -166,7 +166,9 @@ def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
 
 
 def _parts(histograms: Histograms, subject: Subject, preset: str, name: str) -> list[Histogram]:
-    return [part for key in subject.found_by(preset).values() if (part := histograms.get((name, *key))) is not None]
+    return [
+        part for key in subject.identified_by(preset).values() if (part := histograms.get((name, *key))) is not None
+    ]
 
 
 def _histogram(name: str) -> Buckets | None:

@@ -90,7 +90,9 @@ def service_times(histograms: Histograms, subject: Subject, window_seconds: floa
 def _by_pool(histograms: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:
     """Return histograms by pool; a count of the whole service belongs to the only pool, where there is one."""
     parts = {
-        pool: histograms[name, *key] for pool, key in subject.found_by(preset).items() if (name, *key) in histograms
+        pool: histograms[name, *key]
+        for pool, key in subject.identified_by(preset).items()
+        if (name, *key) in histograms
     }
     pools = [pool for pool, target in zip(POOLS, subject.deployments, strict=True) if target is not None]
     return {pools[0]: parts[WHOLE]} if len(pools) == 1 and WHOLE in parts else parts

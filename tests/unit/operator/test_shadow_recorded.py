@@ -35,7 +35,7 @@ def answer(subject: Subject, window: dict[str, Any]) -> list[dict[str, Any]]:
     """What Prometheus said of a window; bounds and sums of both front doors are in milliseconds."""
 
     def one(value: float, preset: str, **labels: str) -> dict[str, Any]:
-        (key,) = subject.found_by(preset.split()[0]).values()
+        (key,) = subject.identified_by(preset.split()[0]).values()
         named = {"_p": preset, "namespace": key[0], "service": key[1]}
         return {"metric": named | labels, "value": [0, str(value)]}
 

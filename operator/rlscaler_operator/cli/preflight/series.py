@@ -129,7 +129,7 @@ async def _labels_there(look: Look) -> str:
         )
     shown = ", ".join(f"{space}/{name}".rstrip("/") for space, name in sorted(services)[:SHOWN_NAMES])
     if preset:
-        return f"{counter} is there for {shown}, and the preset goes by {PRESETS[preset].found_by}"
+        return f"{counter} is there for {shown}, and the preset goes by {PRESETS[preset].identified_by}"
     return f"{counter} is there for {shown}: the label namespace has to be {subject.namespace}"
 
 

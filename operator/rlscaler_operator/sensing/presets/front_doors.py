@@ -13,7 +13,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "knative": Preset(
         title="Knative Serving",
         source="descriptions of Knative's OpenTelemetry metrics, and of those before 1.19; names not checked further",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals="Derived: requests that the queue proxies have passed on, and the growth of their queues.",
         answered=("kn_serving_invocation_duration_seconds_count or revision_app_request_count",),
         waiting=("kn_serving_queue_depth or revision_queue_depth",),
@@ -27,7 +27,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "istio": Preset(
         title="Istio",
         source="excerpts of Istio's documentation of its standard metrics; names not checked further",
-        found_by=ByLabels(
+        identified_by=ByLabels(
             service="destination_service_name", namespace="destination_service_namespace", apart="reporter"
         ),
         arrivals=WHEN_ANSWERED,
@@ -42,7 +42,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "envoy": Preset(
         title="Envoy",
         source="Envoy 1.40, run; its clusters as Envoy Gateway and Contour call them",
-        found_by=ByName(
+        identified_by=ByName(
             label="envoy_cluster_name",
             pattern="(?:http|grpc)route/({namespaces})/({services})/.*|({namespaces})_({services})_[^_/]+",
             namespace="${1}${3}",
@@ -62,7 +62,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "nginx": Preset(
         title="Ingress NGINX",
         source="source of ingress-nginx",
-        found_by=ByLabels(),
+        identified_by=ByLabels(),
         arrivals=WHEN_ANSWERED,
         arrived=("nginx_ingress_controller_requests",),
         answered=("nginx_ingress_controller_request_duration_seconds_count",),
@@ -72,7 +72,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "traefik": Preset(
         title="Traefik",
         source="an exposition of Traefik 3; names not checked further",
-        found_by=ByName(
+        identified_by=ByName(
             label="service",
             pattern="({namespaces})-({services})-[^-@]+@kubernetes.*",
             namespace="${1}",
@@ -87,7 +87,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "epp": Preset(
         title="Endpoint picker of the Gateway API inference extension",
         source="descriptions of the endpoint picker and of llm-d's (`llm_d_epp_*`); names not checked further",
-        found_by=ByPods(suffix="-epp"),
+        identified_by=ByPods(suffix="-epp"),
         arrivals="Counted as they arrive.",
         arrived=("llm_d_epp_request_total or inference_objective_request_total",),
         answered=("llm_d_epp_request_duration_seconds_count or inference_objective_request_duration_seconds_count",),

@@ -14,7 +14,7 @@ FRONT_DOOR = "set `frontDoor`, or `queries.arrivalRate`"
 OWN_SERIES = Preset(
     title="Services with the series of docs/metrics.md",
     source="docs/metrics.md",
-    found_by=ByLabels(pool="pool"),
+    identified_by=ByLabels(pool="pool"),
     arrivals="Counted as they arrive.",
     arrived=("inference_requests_received_total",),
     answered=("inference_request_duration_seconds_count",),
@@ -26,7 +26,7 @@ SERVERS: dict[str, Preset] = {
     "vllm": Preset(
         title="vLLM",
         source="vLLM 0.32, run",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals=DERIVED,
         answered=("vllm:request_success_total",),
         refused=("vllm:admission_rejections_total",),
@@ -47,7 +47,7 @@ SERVERS: dict[str, Preset] = {
     "sglang": Preset(
         title="SGLang",
         source="source of SGLang 0.5 (`--enable-metrics`)",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals=DERIVED,
         answered=("sglang:num_requests_total",),
         in_flight=("sglang:num_running_reqs",),
@@ -65,7 +65,7 @@ SERVERS: dict[str, Preset] = {
     "rayserve": Preset(
         title="Ray Serve",
         source="Ray 2.60, run",
-        found_by=ByLabels(service="application"),
+        identified_by=ByLabels(service="application"),
         arrivals=DERIVED,
         answered=('ray_serve_num_http_requests_total{route!~"/-/.*"}',),
         in_flight=("ray_serve_replica_processing_queries",),
@@ -85,7 +85,7 @@ SERVERS: dict[str, Preset] = {
     "llamacpp": Preset(
         title="llama.cpp",
         source="llama.cpp's server (`--metrics`) in xllamacpp, run",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals=f"Not exported: {FRONT_DOOR}.",
         in_flight=("llamacpp:requests_processing",),
         waiting=("llamacpp:requests_deferred",),
@@ -94,7 +94,7 @@ SERVERS: dict[str, Preset] = {
     "tgi": Preset(
         title="Text Generation Inference",
         source="TGI's page of metrics",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals="Counted as they arrive.",
         arrived=("tgi_request_count",),
         answered=("tgi_request_duration_count",),
@@ -108,7 +108,7 @@ SERVERS: dict[str, Preset] = {
     "triton": Preset(
         title="Triton Inference Server",
         source="Triton's page of metrics",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals="Derived: requests that succeeded or failed, and the growth of those that are pending.",
         answered=("nv_inference_request_success", "nv_inference_request_failure"),
         waiting=("nv_inference_pending_request_count",),
@@ -122,7 +122,7 @@ SERVERS: dict[str, Preset] = {
     "torchserve": Preset(
         title="TorchServe",
         source="excerpts of TorchServe's documentation; names not checked further",
-        found_by=ByPods(),
+        identified_by=ByPods(),
         arrivals="Counted when a worker takes them: those that wait are not seen.",
         arrived=("ts_inference_requests_total",),
         answered=("ts_inference_requests_total",),

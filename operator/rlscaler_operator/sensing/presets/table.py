@@ -51,7 +51,7 @@ class ByName:
         return f"label `{self.label}`"
 
 
-FoundBy = ByPods | ByLabels | ByName
+Identity = ByPods | ByLabels | ByName
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class Preset:
     title: str
     source: str
     """Origin of the names: the version that was read or run."""
-    found_by: FoundBy
+    identified_by: Identity
     arrivals: str
     """One sentence on how arriving requests are counted or derived."""
     arrived: tuple[str, ...] = ()
