@@ -193,7 +193,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(version("rlscaler"), prog_name="rlscaler")
 def main() -> None:
-    """Scale the GPU and CPU replicas of a service together with a trained policy."""
+    """Scale the GPU and CPU replicas of a service together, by a rule or a trained network."""
     if os.environ.get("RLSCALER_DEBUG"):
         logging.basicConfig(level=logging.DEBUG)
 

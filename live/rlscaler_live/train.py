@@ -1,4 +1,4 @@
-"""PPO on a live service: fine-tunes a policy in real time, one action interval after the other."""
+"""PPO on a live service: fine-tunes a network in real time, one action interval after the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AGENT: Json = {
     "entropy": 0.001,
     "final_entropy": 0.0,
 }
-"""A policy that is good already and hundreds of steps at most: small steps, an update every two episodes."""
+"""The network is good already and has hundreds of steps at most: small steps, an update every two episodes."""
 
 FEWEST_STEPS = 2
 """Fewest steps of an update: advantages are standardised over it."""
@@ -44,9 +44,10 @@ PROGRESS = "training_progress.json"
 def train(
     config: Path | None, out: Path | None, say: Say, *, steps: int | None = None, seed: int | None = None
 ) -> Path:
-    """Fine-tune the bundled policy; returns the folder with best_model.zip, policy.onnx and manifest.json.
+    """Fine-tune the bundled network; returns the folder with best_model.zip, policy.onnx and manifest.json.
 
-    Interrupted by Ctrl-C it exports what it has. Raises LiveError, or a ClickException of the environment.
+    Interrupted by Ctrl-C it exports the network of that moment. Raises LiveError, or a ClickException of the
+    environment.
     """
     live, simulated, agent = read_parts(config)
     given = {"steps": steps, "seed": seed}
@@ -101,7 +102,7 @@ def _learn(env: Any, settings: TrainingConfig, start: Start, folder: Path, say: 
 
 
 def _manifest(start: Start, settings: TrainingConfig, content: bytes, steps: int, live: Json) -> Manifest:
-    """That of the policy it started from, whose envelope it keeps, with its own digest and origin."""
+    """Return the manifest of the first network, whose envelope holds, with the new digest and origin."""
     training = Training(
         seed=settings.agent.seed,
         steps=steps,

@@ -88,7 +88,7 @@ class PolicySource(Model):
 
 
 class HTTPRouteRef(Model):
-    """The Gateway API HTTPRoute (v1) whose backend weights follow the placement."""
+    """The Gateway API HTTPRoute (v1) whose backend weights follow the traffic preference."""
 
     name: ObjectName
     """Name of the HTTPRoute in the policy's namespace."""
@@ -111,8 +111,8 @@ class PlacementTarget(Model):
     """Where the traffic split is applied; without it the weights are only published (status and annotation)."""
 
     http_route: HTTPRouteRef | None = None
-    """The HTTPRoute whose backend weights follow the placement; default: none, the weights are only published in
-    the status and in the annotation `rlscaler.io/traffic-weights`."""
+    """The HTTPRoute whose backend weights follow the traffic preference; default: none, the weights are only published
+    in the status and in the annotation `rlscaler.io/traffic-weights`."""
 
 
 class PoolReplicas(Model):

@@ -130,7 +130,7 @@ class Action(Reported):
 
 
 class GuardStep(Reported):
-    """Desired replicas after one stage of the shield."""
+    """Desired replicas after one guard."""
 
     name: Word
     """Name of the stage, in the order in which they run."""
@@ -161,7 +161,7 @@ class LastDecision(DecisionStatus):
     """The newest decision, with the change of each guard."""
 
     guards: list[GuardStep] = Field(default_factory=list, max_length=16)
-    """Desired replicas after each stage of the shield."""
+    """Desired replicas after each guard."""
     result: Text | None = None
     """Result of the write."""
 

@@ -57,7 +57,7 @@ class Outcome:
     granted: str = ""
     """The grant of an RLScalingBudget and why it is not more; empty where none limits the decision."""
     sharing: str = ""
-    """ID of the record of how that budget was shared; empty without one."""
+    """ID of the record of the grants of that RLScalingBudget; empty without one."""
     error: Exception | None = None
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds that each stage before the writes took; stages of a batch took the whole batch so long."""

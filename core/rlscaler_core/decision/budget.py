@@ -1,4 +1,4 @@
-"""The guard of `costBudget`: an upper bound on the cost per hour of both pools together."""
+"""The guard of `guards.budgetPerHour`: an upper bound on the cost per hour of both pools together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rlscaler_core.decision.situation import Capacity, Situation, within_limits
 from rlscaler_core.decision.types import Bool, Flag, Float, Int, Params, State, either, total
 
 ROUNDING = 1e-9
-"""Share of the budget that may be exceeded, which keeps 16 * 0.625 from being more than 10."""
+"""Share by which the cost per hour may exceed its bound, which keeps 16 * 0.625 from being more than 10."""
 
 
 def keep_budget(now: Situation, desired: Int) -> Int:
-    """The guard: `desired` (N, 2) as the budget allows it; rows within it stay as they are, even beyond the limits."""
+    """The guard: `desired` (N, 2) within the cost per hour; cheaper rows stay as they are, even beyond the limits."""
     params, state = now.params, now.state
     if not (np.isfinite(params.budget_per_hour).any() or np.isfinite(state.budget_kept).any()):
         return desired
@@ -26,10 +26,10 @@ def keep_budget(now: Situation, desired: Int) -> Int:
 def within_budget(params: Params, state: State, base: Int, bounded: Int, capacity: Capacity) -> tuple[Int, Bool, Float]:
     """Return `bounded` (N, 2) within the cost per hour, where (N,) it is the limit, and `State.budget_kept` (N,).
 
-    Increases over the budget are refused, least capacity per cost first. Running replicas are lowered only where the
-    user lowered the budget: until they fit once, and never again if something raises them later. An exchange that is
+    Increases over `budgetPerHour` are refused, least capacity per cost first. Running replicas are lowered only where
+    the user lowered it: until they fit once, and never again if something raises them later. An exchange that is
     cut so short that it would serve less than both the replicas that run and those that were asked for is not made.
-    `base` and `bounded` (N, 2) have to be within the limits; `min_replicas` wins over the budget.
+    `base` and `bounded` (N, 2) have to be within the limits; `min_replicas` wins over the cost.
     """
     budget = params.budget_per_hour
     rows = np.flatnonzero(np.isfinite(budget))

@@ -49,7 +49,7 @@ class Proposal:
     """The observation that the action was chosen by."""
 
     action: Int
-    """(N, 3) GPU steps -2..2, CPU steps -2..2 and the Placement."""
+    """(N, 3) GPU steps -2..2, CPU steps -2..2 and the traffic preference, a Placement."""
 
     rule: RuleSettings | None = None
     """The forecast rule to whose replicas the action is added (residual mode); None = to `spec_replicas`."""

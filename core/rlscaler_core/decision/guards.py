@@ -38,7 +38,7 @@ class Guard(NamedTuple):
     """One sentence on the effect of the guard, for the documentation."""
 
     changes: Flag = Flag.NONE
-    """The flag that the shield sets in rows where the guard changed the replicas."""
+    """The flag that `decide` sets in rows where the guard changed the replicas."""
 
     holds: Flag = Flag.NONE
     """The flags that the guard sets itself: it stood in the way, though it may have changed no replicas."""

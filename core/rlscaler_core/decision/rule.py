@@ -62,7 +62,7 @@ class RuleSettings:
     """The same of a jump that the calendar knows."""
 
     placement: Int | int = BY_LOAD
-    """Split of the traffic: a `Placement` (traffic preference), or `BY_LOAD`."""
+    """Split of the traffic: a traffic preference (`Placement`), or `BY_LOAD`."""
 
     spec: SpecSettings = field(default_factory=SpecSettings)
     """Fields of the policy's spec that the rule sets; `loading` is relative to the target utilization."""

@@ -1,4 +1,4 @@
-"""The policies that come with the package: the networks `ppo` for services and `streams` for consumers of a stream,
+"""The actors that come with the package: the networks `ppo` for services and `streams` for consumers of a stream,
 each an ONNX file with its manifest, and the forecast rule.
 
 `rlscaler train --install` writes the two files of `ppo`, `rlscaler streams train --install` those of `streams`.
@@ -15,7 +15,7 @@ from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import Rule
 
 BUNDLED_POLICIES = ("ppo", "rule")
-"""Names of the policies for services that come with the package."""
+"""Names of the actors for services that come with the package."""
 
 STREAMS = "streams"
 """Name of the network for consumers of a stream."""
@@ -23,7 +23,7 @@ STREAMS = "streams"
 
 @cache
 def load_bundled(name: str) -> ActorLike:
-    """Return the policy `ppo` or `streams`, a trained network, or `rule`, the forecast rule, loaded once a process.
+    """Return the actor `ppo` or `streams`, a trained network, or `rule`, the forecast rule, loaded once a process.
 
     Raises ModelError for another name, and where the files are missing or damaged.
     """

@@ -1,4 +1,4 @@
-"""A trained network that scores nodes: ONNX and a manifest with its policy and contract. No pickle is ever read."""
+"""A trained network that scores nodes: ONNX and a manifest with scoring policy and contract. No pickle is ever read."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class PlacementActor:
     def load(cls, folder: Path, policy: Policy) -> Self:
         """Load POLICY.onnx and POLICY.json of a folder.
 
-        Raises ContractMismatchError where it is made for other columns or another policy, ModelError where a file is
-        missing, damaged or no graph that is allowed.
+        Raises ContractMismatchError where it is made for other columns or another scoring policy, ModelError where a
+        file is missing, damaged or no allowed graph.
         """
         onnx, described = folder / f"{policy}.onnx", folder / f"{policy}.json"
         manifest = _manifest(described)

@@ -36,7 +36,7 @@ COMMON = (
 """Columns of every scoring policy. The first is the score of its rule, 0 to 1 over the allowed nodes."""
 
 OF_GPUS = ("gpu_free", "gpus_unused", "gpu_asked", "gpu_left_over", "fragmentation")
-"""Further columns of the policy GPU."""
+"""Further columns of the scoring policy GPU."""
 
 MOST = 5.0
 """No column is larger, and none smaller than its opposite: a node that is down has no room, whatever is asked."""
@@ -60,7 +60,7 @@ def features(
 ) -> Float32:
     """Return (..., N, columns) float32. Unknown values (latency, lifetimes) have the value in the middle, never NaN.
 
-    rule: the rule of the first column, by its name in `RULES`; None = the policy's default.
+    rule: the rule of the first column, by its name in `RULES`; None = the scoring policy's default.
     """
     name = rule or DEFAULT_RULE[policy]
     by_rule = GPU_RULES[name](kinds) if name in GPU_RULES else RULES[name]

@@ -36,10 +36,10 @@ RULES_OF = {
     Policy.EL: ("latency-then-pack", "latency-fit"),
     Policy.GPU: ("fragmentation", "fragmentation-and-cores", "best-fit"),
 }
-"""The rules that may act for each policy."""
+"""The rules that may act for each scoring policy."""
 
 DEFAULT_RULE = {policy: rules[0] for policy, rules in RULES_OF.items()}
-"""The rule that acts for each policy, unless a network or another rule is named."""
+"""The rule that acts for each scoring policy, unless a network or another rule is named."""
 
 
 def by_rule(rule: str, nodes: Nodes, pods: Pods) -> Float:

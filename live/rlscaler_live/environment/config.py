@@ -75,8 +75,8 @@ class EnvironmentConfig(BaseModel):
     )
     """The CPU pool; null where there is none."""
     http_route: str | None = None
-    """HTTPRoute whose backends, named as the Deployments, carry the traffic weights; without it placement has no
-    effect."""
+    """HTTPRoute whose backends, named as the Deployments, carry the traffic weights; without it the traffic
+    preference has no effect."""
     slo_ms: int = Field(default=1000, ge=1)
     """Latency within which a request counts as answered well."""
     client_timeout_ms: float = Field(default=5000.0, gt=0)

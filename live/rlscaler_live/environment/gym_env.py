@@ -70,7 +70,7 @@ async def _cancel_others() -> None:
 class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     """Two Deployments of a cluster under load; observation (10 k,) float32, action MultiDiscrete([5, 5, 3]).
 
-    The spaces, the shield, the sensing ticks every 5 s and the objectives are those of `SimulatorEnv`; sensing and
+    The spaces, the guards, the sensing ticks every 5 s and the objectives are those of `SimulatorEnv`; sensing and
     writing are the operator's own. With a `rule` actions are added to that forecast rule's replicas. An interval takes
     as long as it says. Episodes are truncated after `episode_duration`, never terminated. Values that Prometheus
     lacks are fed neutral and are NaN in `info["observation"]`. `close` restores the replicas and weights from before.

@@ -246,7 +246,7 @@ class LiveService:
 def plain_decision(
     base: tuple[int, int], desired: tuple[int, int], placement: int, weights: tuple[int, int]
 ) -> Decision:
-    """A decision that did not come through the shield: replicas and weights, without anything that a guard changed."""
+    """Return a decision without guards, of a contender: replicas and weights, and no change by a guard."""
     row = np.array([desired], np.int32)
     return Decision(
         action=NO_ACTION[None],

@@ -42,7 +42,7 @@ class NumpyActor:
 
     @classmethod
     def of(cls, policy: Any, manifest: Manifest) -> Self:
-        """The policy's actor as it is now."""
+        """Return the actor of a stable-baselines3 policy as it is now."""
         return cls(actor_layers(policy.state_dict()), manifest)
 
     def probabilities(self, stacked: Float32) -> Float32:
@@ -75,7 +75,7 @@ def actor_layers(state: Mapping[str, torch.Tensor]) -> list[tuple[Float32, Float
 
 
 def set_actor_layers(policy: nn.Module, layers: Sequence[tuple[Float32, Float32]]) -> None:
-    """The inverse of `actor_layers`, under whatever standardisation the policy has. Raises ValueError: other sizes."""
+    """Invert `actor_layers`, under the standardisation of the module. Raises ValueError for other sizes."""
     networks = policy.mlp_extractor
     linear = [layer for layer in [*networks.policy_net, policy.action_net] if isinstance(layer, nn.Linear)]
     theirs, ours = [(layer.in_features, layer.out_features) for layer in linear], [weight.shape for weight, _ in layers]

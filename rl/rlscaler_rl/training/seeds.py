@@ -75,7 +75,7 @@ def train_seeds(
     resume: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[SeedResult]:
-    """Train into folder/seed_N, write seeds.json and copy the best seed's policy into the folder.
+    """Train into folder/seed_N, write seeds.json and copy the best seed's network into the folder.
 
     A seed that fails is reported and does not stop the others. Raises ConfigError for a training that cannot be begun
     or resumed, TrainingError where every seed failed.

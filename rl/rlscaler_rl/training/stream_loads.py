@@ -64,7 +64,7 @@ class StreamRanges:
     low: tuple[float, float] = (0.03, 0.5)
     """The lowest load over the peak."""
     interval_seconds: float = 15.0
-    """Between two actions: the default of a policy."""
+    """Seconds between two actions: the default of an RLScalingPolicy."""
     recorded_share: float = 0.3
     """Share of the groups with a stretch of a recorded load, 0 to 1."""
     seconds: int = 600

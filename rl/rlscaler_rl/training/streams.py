@@ -74,7 +74,7 @@ def config_of(options: Options) -> TrainingConfig:
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
     """Train, and write policy.onnx and manifest.json of the best network on groups that were not trained on.
 
-    Raises ConfigError where the folder holds a policy already.
+    Raises ConfigError where the folder holds a network already.
     """
     if (folder / POLICY).exists():
         raise ConfigError(f"{folder}: {POLICY} is in it; choose another folder with --out")
