@@ -53,16 +53,17 @@ COMMANDS = {
     ),
     "estimate": Lazy(
         "rlscaler_rl.evaluation.days.history_cli:estimate",
-        "Say what each autoscaler would have cost on a recorded load.",
+        "Show the cost of each autoscaler on a recorded load.",
     ),
     "evaluate": Lazy("rlscaler_live.compare_cli:evaluate", "Evaluate a trained policy in simulation."),
-    "explain": Lazy("rlscaler_operator.cli.explain.explain:explain", "Show why a decision came out as it did."),
-    "init": Lazy("rlscaler_operator.cli.init.init:init", "Write a policy in Shadow from what runs in the cluster."),
+    "explain": Lazy("rlscaler_operator.cli.explain.explain:explain", "Explain a decision."),
+    "init": Lazy("rlscaler_operator.cli.init.init:init", "Write a policy in Shadow for a service of the cluster."),
     "load": Lazy("rlscaler_loadgen.cli:load", "Generate load with Locust."),
     "operator": Lazy("rlscaler_operator.cli.operator:operator", "Run the operator."),
     "pause": Lazy("rlscaler_operator.cli.policies:pause", "Hold the replicas of a policy."),
     "preflight": Lazy(
-        "rlscaler_operator.cli.preflight.preflight:preflight", "Ask cluster and Prometheus for all that a policy needs."
+        "rlscaler_operator.cli.preflight.preflight:preflight",
+        "Check that cluster and Prometheus have all that a policy needs.",
     ),
     "promote": Lazy("rlscaler_operator.cli.policies:promote", "Switch a policy from Shadow to Auto."),
     "publish": Lazy(
@@ -73,13 +74,13 @@ COMMANDS = {
     "resume": Lazy("rlscaler_operator.cli.policies:resume", "Let a paused policy scale again."),
     "scheduler": Lazy(
         "rlscaler_live.scheduler_cli:scheduler",
-        "Suggest nodes to kube-scheduler; train, compare and replay what suggests them.",
+        "Suggest nodes to kube-scheduler; train, compare and replay its networks.",
     ),
     "service": Lazy("rlscaler_loadgen.cli:service", "Run the emulated inference service."),
     "simulate": Lazy(
         "rlscaler_rl.evaluation.days.history_cli:simulate", "Play a policy on a recorded load beside the HPA as it is."
     ),
-    "status": Lazy("rlscaler_operator.cli.policies:status", "Show what the policies see and do."),
+    "status": Lazy("rlscaler_operator.cli.policies:status", "Show observations and decisions of the policies."),
     "streams": Lazy(
         "rlscaler_rl.evaluation.streams.cli:streams",
         "Simulate the consumers of a Kafka topic under the forecast rule and KEDA.",

@@ -28,4 +28,4 @@ class _Lazy(click.Group):
 
 @click.group(cls=_Lazy)
 def scheduler() -> None:
-    """Suggest nodes to kube-scheduler; train, compare and replay what suggests them."""
+    """Suggest nodes to kube-scheduler; train, compare and replay its networks."""

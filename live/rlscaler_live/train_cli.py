@@ -154,14 +154,14 @@ OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--for", "policy"],
         type=click.Path(dir_okay=False, path_type=Path),
-        help="YAML of an RLScalingPolicy: fine-tune for that one service, and say whether to publish the result.",
+        help="YAML of an RLScalingPolicy: fine-tune for that one service, with a verdict on publishing the result.",
     ),
     click.Option(
         ["--history"],
         type=click.Path(dir_okay=False, path_type=Path),
         help="With --for: the service's past load, CSV with time_s,requests_per_s; needs no --prometheus.",
     ),
-    click.Option(["--prometheus"], metavar="URL", help="With --for: where to ask for the past load."),
+    click.Option(["--prometheus"], metavar="URL", help="With --for: Prometheus that has the past load."),
     click.Option(
         ["--query"], metavar="PROMQL", help="With --prometheus: one series of requests/s, such as sum(rate())."
     ),
@@ -175,30 +175,34 @@ OWN: tuple[click.Option, ...] = (
         ["--bearer-token-file"], type=click.Path(dir_okay=False, path_type=Path), help="With --prometheus: its token."
     ),
     click.Option(
-        ["--model"], help="With --for: what to start from, a folder, .onnx or .zip; the bundled policy if not."
+        ["--model"], help="With --for: network to start from, a folder, .onnx or .zip; default: the bundled one."
     ),
     click.Option(
         ["--seconds"],
         type=click.FloatRange(1),
-        help="With --for: after so long, shared by both networks, training ends with what it has; 150 by default.",
+        help="With --for: time limit of training, shared by both networks; 150 by default.",
     ),
-    click.Option(["--replicas"], metavar="GPU,CPU", help="With --for: fixed replicas of today, to be compared with."),
+    click.Option(["--replicas"], metavar="GPU,CPU", help="With --for: the fixed replicas of today, for comparison."),
     click.Option(
-        ["--scrape-seconds"], type=int, default=15, show_default=True, help="With --for: how often metrics are scraped."
+        ["--scrape-seconds"],
+        type=int,
+        default=15,
+        show_default=True,
+        help="With --for: scrape interval of the metrics.",
     ),
     click.Option(
         ["--router"],
         type=click.Choice(ROUTERS),
         default=ROUTERS[0],
         show_default=True,
-        help="With --for: who picks a pod; `random` is a plain Service (kube-proxy).",
+        help="With --for: routing of requests to pods; `random` is a plain Service (kube-proxy).",
     ),
     click.Option(
         ["--level"],
         type=click.Choice(["request", "fluid"]),
         default="request",
         show_default=True,
-        help="With --for: simulator that judges.",
+        help="With --for: level of the simulator for the verdict.",
     ),
 )
 

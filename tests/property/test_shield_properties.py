@@ -195,14 +195,18 @@ def assert_equal(left: Rows, right: Rows) -> None:
 
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
-def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
+def test_nothing_passed_in_changes_and_without_an_account_the_decision_is_the_same(seed: int, residual: bool) -> None:
     rng = np.random.default_rng(seed)
     params, state = random_params(rng, 64), initial_state(64, CONTRACT.stack_size)
     spec = rng.integers(0, 35, (64, 2)) * params.present
     for index in range(12):
         samples = random_samples(rng, params, 1e9 + 10.0 * index, spec)
         before = snapshot(params, state, samples)
-        _, _, ticked = decide(params, sense(params, state, samples), samples, kind="floor")
+        explained, _, ticked = decide(params, sense(params, state, samples), samples, kind="floor")
+        bare, _, same = decide(params, sense(params, state, samples), samples, kind="floor", explain=False)
+        assert_equal(same, ticked)
+        for name in ("base", "desired", "placement", "weights"):
+            np.testing.assert_array_equal(getattr(bare, name), getattr(explained, name), err_msg=name)
         decision, following, _, _ = step(rng, params, state, samples, residual)
         for old, now in zip(before, snapshot(params, state, samples), strict=True):
             np.testing.assert_array_equal(old, now)

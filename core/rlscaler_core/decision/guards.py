@@ -137,21 +137,20 @@ GUARDS = (
     Guard(
         "pending",
         spill_pending,
-        "Gives what the pods that do not come up would have carried to the other pool; their own pool is not frozen.",
+        "Moves the load of stuck pods to the other pool; their own pool is not frozen.",
         holds=Flag.PENDING,
     ),
     Guard(
         "ceiling",
         lower_to_load,
-        "The ceiling: takes back what no load of the last `guards.ceilingSeconds` would have needed, "
-        "but for one replica.",
+        "The ceiling: removes replicas beyond the need of the last `guards.ceilingSeconds`, but for one replica.",
         changes=Flag.CEILING,
     ),
     Guard(
         "grant",
         keep_grant,
-        "Keeps to what an `RLScalingBudget` grants: no later guard grows a pool beyond it, and what runs beyond it is "
-        "scaled down through `behavior`.",
+        "Keeps a pool within the grant of its `RLScalingBudget`: no later guard grows it beyond that, and replicas "
+        "beyond it are scaled down through `behavior`.",
         holds=Flag.GRANT_LIMITED,
         settle=note_grant,
     ),
@@ -165,8 +164,7 @@ GUARDS = (
     Guard(
         "floor",
         raise_to_load,
-        "The reactive floor: raises the replicas to what the arrivals of this moment need at "
-        "`guards.targetUtilization`.",
+        "The reactive floor: raises the replicas to the need of the present arrivals at `guards.targetUtilization`.",
         changes=Flag.FLOOR,
     ),
     Guard(
@@ -187,7 +185,7 @@ GUARDS = (
     Guard(
         "budget",
         keep_budget,
-        "Refuses what would cost more than `guards.budgetPerHour`.",
+        "Refuses replicas that would cost more than `guards.budgetPerHour`.",
         holds=Flag.BUDGET_LIMITED,
     ),
     Guard("limits", keep_limits, "Keeps to `minReplicas` and `maxReplicas`.", changes=Flag.LIMITED),
