@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.decide import Proposal, decide
+from rlscaler_core.decision.decide import Kind, Proposal, decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
-from rlscaler_core.decision.rule import DEFAULT_SETTINGS
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Params, Rows, Samples, State
 
@@ -193,20 +193,31 @@ def assert_equal(left: Rows, right: Rows) -> None:
         np.testing.assert_array_equal(getattr(left, field.name), getattr(right, field.name), err_msg=field.name)
 
 
+@pytest.mark.parametrize("kind", ["action", "floor"])
+def test_without_an_account_of_the_guards_the_same_is_decided(kind: Kind) -> None:
+    rng = np.random.default_rng(5)
+    params, state = random_params(rng, 200), initial_state(200, Rule.manifest.stack_size)
+    samples = random_samples(rng, params, 1e9, rng.integers(0, 35, (200, 2)) * params.present)
+    state = sense(params, state, samples)
+    explained, _, after = decide(params, state, samples, Rule(), kind=kind)
+    bare, _, same = decide(params, state, samples, Rule(), kind=kind, explain=False)
+    assert bare.trail.shape == (200, 0, 2)
+    assert not bare.flags.any()
+    assert_equal(same, after)
+    for name in ("action", "base", "desired", "placement", "weights"):
+        np.testing.assert_array_equal(getattr(bare, name), getattr(explained, name), err_msg=name)
+
+
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
-def test_nothing_passed_in_changes_and_without_an_account_the_decision_is_the_same(seed: int, residual: bool) -> None:
+def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
     rng = np.random.default_rng(seed)
     params, state = random_params(rng, 64), initial_state(64, CONTRACT.stack_size)
     spec = rng.integers(0, 35, (64, 2)) * params.present
     for index in range(12):
         samples = random_samples(rng, params, 1e9 + 10.0 * index, spec)
         before = snapshot(params, state, samples)
-        explained, _, ticked = decide(params, sense(params, state, samples), samples, kind="floor")
-        bare, _, same = decide(params, sense(params, state, samples), samples, kind="floor", explain=False)
-        assert_equal(same, ticked)
-        for name in ("base", "desired", "placement", "weights"):
-            np.testing.assert_array_equal(getattr(bare, name), getattr(explained, name), err_msg=name)
+        _, _, ticked = decide(params, sense(params, state, samples), samples, kind="floor")
         decision, following, _, _ = step(rng, params, state, samples, residual)
         for old, now in zip(before, snapshot(params, state, samples), strict=True):
             np.testing.assert_array_equal(old, now)
