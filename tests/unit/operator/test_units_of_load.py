@@ -32,9 +32,9 @@ from tests.unit.operator.test_init import seen
 from tests.unit.operator.test_queries import SHORT
 from tests.unit.operator.test_shadow import World, latest, service
 from tests.unit.operator.test_staleness import World as Loop
-from tests.unit.operator.test_staleness import kube, world
+from tests.unit.operator.test_staleness import world
 
-__all__ = ["kube", "log", "service", "world"]
+__all__ = ["log", "service", "world"]
 
 PODS = ("ns", "chat-gpu")
 
