@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from rlscaler_loadgen.load_file import seconds_of
+from rlscaler_loadgen.load_file import CLOCK_FROM, seconds_of
 from rlscaler_loadgen.traces import GZIP, Trace
 from rlscaler_rl.workloads.names import WorkloadError
 
@@ -118,7 +118,8 @@ def read_original(paths: Sequence[Path], recipe: Recipe, comments: Iterable[str]
     if (rate < 0).any():
         at = _moment(start + int(np.argmax(rate < 0)) * recipe.width_s)
         raise WorkloadError(f"{paths[0]}: a negative count at {at}; a counter's raw value? export its increase")
-    return Trace(rate, recipe.width_s * recipe.join, tuple(comments)), filled
+    begin = start if start >= CLOCK_FROM else None
+    return Trace(rate, recipe.width_s * recipe.join, tuple(comments), begin), filled
 
 
 @contextmanager

@@ -66,22 +66,21 @@ def test_whoever_is_better_stands_against_it(service, history, change, named):
     assert re.search(named, said)
 
 
-def test_too_little_history_says_how_much_is_missing(service, history):
-    publish, said = reasons(service, replace(history, missing_seconds=1800), rows())
+@pytest.mark.parametrize(
+    ("missing_seconds", "steps", "broken", "named"),
+    [
+        (1800, 1000, [], "30 min more"),
+        (0, 0, [], "nothing better than the general policy"),
+        (0, 1000, ["broken meter: billing"], "broken meter"),
+    ],
+    ids=["too little history", "a start that stayed the best", "a broken meter"],
+)
+def test_other_reasons_against_it_are_named(service, history, missing_seconds, steps, broken, named):
+    short = replace(history, missing_seconds=missing_seconds)
+    tuned = FineTuned(best=Candidate(steps, b"", None, 1.0, 1.0))
+    publish, said = reasons(service, short, rows(), tuned, broken)
     assert not publish
-    assert "30 min more" in said
-
-
-def test_a_start_that_stayed_the_best_is_not_published_again(service, history):
-    publish, said = reasons(service, history, rows(), FineTuned(best=Candidate(0, b"", None, 1.0, 1.0)))
-    assert not publish
-    assert "nothing better than the general policy" in said
-
-
-def test_a_broken_meter_voids_everything(service, history):
-    publish, said = reasons(service, history, rows(), broken=["broken meter: billing"])
-    assert not publish
-    assert "broken meter" in said
+    assert named in said
 
 
 def make_verdict(publish: bool = True, digest: str = "") -> ServiceVerdict:

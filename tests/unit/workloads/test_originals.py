@@ -174,3 +174,4 @@ def test_milliseconds_of_unix_are_understood(tmp_path):
     path.write_text("timestamp,value\n1772409600000,30\n1772409615000,60\n1772409630000,15\n")
     trace, _ = read_original([path], Recipe(reader="bins", width_s=15))
     assert trace.rate.tolist() == [2, 4, 1]
+    assert trace.begin == 1_772_409_600
