@@ -106,7 +106,7 @@ def described(took: dict[str, float]) -> str:
 
 
 @click.command()
-@click.option("--seconds", default=5.0, show_default=True, help="How long each is measured.")
+@click.option("--seconds", default=5.0, show_default=True, help="Length of each measurement.")
 @out_option
 def main(seconds: float, out: Path | None) -> None:
     """Measure and print one line for each size."""

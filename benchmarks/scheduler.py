@@ -61,7 +61,7 @@ def settle(kube: KubeClient) -> None:
     end = time.monotonic() + SETTLED_SECONDS
     while before != (now := [item["metadata"]["resourceVersion"] for item in kube.get("/api/v1/nodes")["items"]]):
         if time.monotonic() > end:
-            raise TimeoutError(f"nodes still change after {SETTLED_SECONDS} s: try fewer, or see what kwok's log says")
+            raise TimeoutError(f"nodes still change after {SETTLED_SECONDS} s: try fewer, or read kwok's log")
         before = now
         time.sleep(2)
 

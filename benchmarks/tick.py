@@ -181,7 +181,7 @@ def _medians(rounds: Ticks) -> dict[str, dict[str, float]]:
 
 @click.command()
 @click.option("--policies", default=1000, show_default=True)
-@click.option("--own", default=0, show_default=True, help="How many of them bring a query of their own.")
+@click.option("--own", default=0, show_default=True, help="Number of policies that bring a query of their own.")
 @click.option("--budgets", default=0, show_default=True, help="Into how many RLScalingBudgets they are split.")
 @click.option("--rounds", default=5, show_default=True, help="Medians are taken over them.")
 @out_option

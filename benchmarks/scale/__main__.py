@@ -38,7 +38,9 @@ def _names(_: click.Context, __: click.Parameter, text: str) -> list[str]:
 @click.command()
 @click.option("--policies", default="1,100,1000", show_default=True, callback=_numbers, help="Numbers of services.")
 @click.option("--contenders", "names", default=",".join(contenders()), show_default=True, callback=_names)
-@click.option("--seconds", default=60.0, show_default=True, help="How long the standing cost is measured; 0 = not.")
+@click.option(
+    "--seconds", default=60.0, show_default=True, help="Length of the measurement of standing cost; 0 = none."
+)
 @click.option("--again", is_flag=True, help="Take measurements again whose file is there.")
 @click.option("--out", type=click.Path(path_type=Path), default="results/benchmarks/scale", show_default=True)
 def main(policies: list[int], names: list[str], seconds: float, again: bool, out: Path) -> None:

@@ -88,7 +88,7 @@ class Testbed:
         self.started.remove(name)
 
     def contender_processes(self) -> dict[str, psutil.Process]:
-        """Those that run. Raises RuntimeError with the end of its log where one has ended."""
+        """Return the running processes. Raises RuntimeError with the end of its log where one has ended."""
         children = {}
         for name in self.started:
             record = self.cluster.process(name)

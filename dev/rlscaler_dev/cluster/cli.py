@@ -23,7 +23,7 @@ NODES = ("kwok", "real")
 
 
 def _name_option(command: Command) -> Command:
-    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Which cluster.")(command)
+    return click.option("--name", default=DEFAULT_NAME, show_default=True, help="Name of the cluster.")(command)
 
 
 _source_option = click.option(
@@ -200,7 +200,7 @@ def images(output: str) -> None:
 def clean(go: bool, binaries: bool, archives: bool, kafka: bool, everything: bool) -> None:
     """Remove the binaries, images and manifests of this cache. Nothing outside our own cache directory is touched."""
     if not (go or binaries or archives or kafka or everything):
-        raise click.UsageError("say what to remove: --go, --binaries, --images, --kafka or --everything")
+        raise click.UsageError("name the parts to remove: --go, --binaries, --images, --kafka or --everything")
     parts = {"go": go, "binaries": binaries, "images": archives, "kafka": kafka}
     for line in remove_built(**{part: chosen or everything for part, chosen in parts.items()}, clusters=everything):
         click.echo(line)
@@ -236,7 +236,9 @@ def remove_built(go: bool, binaries: bool, images: bool, kafka: bool, clusters: 
             api.down(name)
             yield f"stopped {name}"
     if (binaries or kafka) and (running := api.names()):
-        raise DevClusterError(f"clusters {', '.join(running)} use what would go: `rlscaler cluster down --all` first")
+        raise DevClusterError(
+            f"clusters {', '.join(running)} use files that would be removed: `rlscaler cluster down --all` first"
+        )
     parts = [paths.go_dir()] if go else []
     if binaries:
         parts += [paths.bin_dir(), paths.manifests_dir()]

@@ -38,7 +38,7 @@ POD_CIDR = "10.64.0.1/12"
 
 @dataclass(frozen=True)
 class Layout:
-    """Where one cluster's files are, on which ports its components listen, and which binaries they run."""
+    """Files of one cluster, ports of its components, and their binaries."""
 
     directory: Path
     ports: Mapping[str, int]

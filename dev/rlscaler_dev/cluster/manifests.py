@@ -23,7 +23,7 @@ def text(name: str) -> str:
 
 
 def documents(name: str, port: int) -> list[dict[str, Any]]:
-    """Its documents, with the port of the process behind them."""
+    """Return the documents of the manifest, with the port of the process behind them."""
     return list(yaml.safe_load_all(text(name).replace("PORT", str(port))))
 
 
@@ -36,7 +36,7 @@ _Loader.add_constructor("tag:yaml.org,2002:value", _Loader.construct_yaml_str)
 
 @dataclass(frozen=True)
 class Definitions:
-    """Where a project keeps its CustomResourceDefinitions; they are cached as JSON, since YAML is slow to read."""
+    """CustomResourceDefinitions of a project, from its Go module; cached as JSON, since YAML is slow to read."""
 
     name: str
     """Name of the file in our cache, and in messages."""
@@ -50,7 +50,7 @@ class Definitions:
 
     @property
     def cached_file(self) -> Path:
-        """Where the definitions of the pinned version are kept."""
+        """File with the definitions of the pinned version."""
         return paths.manifests_dir() / f"{self.name}-{requirements(self.modules)[self.module]}.json"
 
     def manifests(self, reporter: Reporter) -> list[dict[str, Any]]:

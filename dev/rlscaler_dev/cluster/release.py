@@ -26,7 +26,7 @@ _GITHUB = "https://github.com"
 
 @dataclass(frozen=True)
 class Release:
-    """Where a binary is published."""
+    """Place at which a binary is published."""
 
     url: str
     checksum_url: str | None

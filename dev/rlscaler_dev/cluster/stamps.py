@@ -38,7 +38,7 @@ def key(tool: Tool) -> str:
 
 
 def binary(tool: Tool) -> Path:
-    """Where the cached binary is or will be."""
+    """Return the path of the cached binary, which may not exist yet."""
     return paths.bin_dir() / tool.name
 
 

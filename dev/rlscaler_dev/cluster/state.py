@@ -41,7 +41,7 @@ class ClusterState:
 
     @property
     def directory(self) -> Path:
-        """Where the cluster keeps its files."""
+        """Folder of the cluster's files."""
         return paths.cluster_dir(self.name)
 
     def save(self) -> None:

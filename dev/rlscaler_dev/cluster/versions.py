@@ -42,7 +42,7 @@ class Tool:
     module: str
     """Go module whose version in go.mod is the binary's version."""
     package: str
-    """Its main package."""
+    """Main package of the tool."""
     accept: str
     """Versions on PATH that will do: 'same-minor', 'next-minor' (one apart) or the lowest version, e.g. '3.5.0'."""
     stamp: tuple[str, ...] = ()

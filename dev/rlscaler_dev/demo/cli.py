@@ -61,7 +61,7 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     type=click.Choice(CONTENDERS),
     default="rl",
     show_default=True,
-    help="What scales: the RLScalingPolicy, or the HorizontalPodAutoscaler on CPU and on GPU utilization.",
+    help="Contender: the RLScalingPolicy, or the HorizontalPodAutoscaler on CPU and on GPU utilization.",
 )
 @click.option("--mode", type=click.Choice(MODES), default="Auto", show_default=True, help="spec.mode of the policy.")
 @click.option(

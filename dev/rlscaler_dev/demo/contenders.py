@@ -189,7 +189,7 @@ def _established(kube: KubeClient, definition: Json) -> bool:
 
 
 def answers(url: str, timeout_seconds: float = 2.0) -> bool:
-    """Does the URL answer with a status of success?"""
+    """Return whether the URL answers with a status of success."""
     try:
         with urllib.request.urlopen(url, timeout=timeout_seconds) as response:
             return bool(200 <= response.status < 300)

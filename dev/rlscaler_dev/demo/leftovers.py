@@ -52,7 +52,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Removed while it is held: who waits for this file notices that it is gone, and makes a new one.
+        # Removed while it is held: a process that waits for this file notices that it is gone, and makes a new one.
         Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
 

@@ -104,7 +104,7 @@ class Requests:
         return len(self.scheduled_at)
 
     def between(self, start: float, end: float) -> Requests:
-        """Those scheduled in [start, end)."""
+        """Return the requests scheduled in [start, end)."""
         rows = (self.scheduled_at >= start) & (self.scheduled_at < end)
         return Requests(self.scheduled_at[rows], self.latency_ms[rows], self.ok[rows])
 

@@ -68,7 +68,7 @@ class Settings:
     trace: Path | None = None
     """CSV of time and rate for the pattern `trace`."""
     namespace: str = NAMESPACE
-    """Where the service's objects are."""
+    """Namespace of the service's objects."""
     cluster_name: str = "demo"
     kubeconfig: Path | None = None
     """A cluster of the user's; None = the demo starts its own control plane."""

@@ -36,7 +36,7 @@ class Timeline:
     """
 
     t: Float  # (n,) seconds since the load began: 0, 1, 2, …
-    offered_rps: Float  # (n,) what the pattern asks for
+    offered_rps: Float  # (n,) requests/s of the pattern
     sent: Float  # (n,) requests
     ok: Float  # (n,) answered, in time or late
     failed: Float  # (n,) rejected, timed out or broken

@@ -40,7 +40,7 @@ class Lifecycle:
         self._empty: dict[str, list[str]] | None = None
 
     def play(self, player: Player) -> dict[str, Any]:
-        """When and how long, the longest pause between two decisions, and that replicas and history stayed."""
+        """Return begin and length, the longest pause between two decisions, and that replicas and history stayed."""
         seconds = self._settings.lifecycle_seconds
         play = Play("lifecycle", "rl", "periodic", seconds)
 

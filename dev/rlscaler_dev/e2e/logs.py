@@ -70,7 +70,7 @@ class OperatorLogs:
 
 
 def _runs(pod: Json) -> bool:
-    """Is there a container whose output can be followed?"""
+    """Return whether the pod has a container whose output can be followed."""
     return any("running" in status.get("state", {}) for status in pod["status"].get("containerStatuses", []))
 
 

@@ -84,7 +84,7 @@ def _constant(records: Records, start: float) -> list[tuple[float, float, float]
 
 
 def _answered(path: Path) -> tuple[Float, np.ndarray[Any, np.dtype[np.bool_]]]:
-    """When each request that a replica answered was sent (Unix seconds), and whether a GPU did.
+    """Return the time (Unix seconds) of each request that a replica answered, and whether a GPU replica did.
 
     Seconds in which some were not answered are left out: where those went is not known.
     """

@@ -210,7 +210,7 @@ def settings() -> str:
 def _setting_row(name: str, field: FieldInfo, flags: Mapping[str, str]) -> tuple[str, str, str, str]:
     """Raises ValueError where a setting has no docstring."""
     if not field.description:
-        raise ValueError(f"Settings.{name} has no docstring: say what it means and its unit")
+        raise ValueError(f"Settings.{name} has no docstring: write its meaning and its unit")
     prefix = Settings.model_config["env_prefix"]
     names = [code(f"{prefix}{name.upper()}"), code(flags.get(name, ""))]
     return "<br>".join(filter(None, names)), _type(field.annotation), _default(field), field.description

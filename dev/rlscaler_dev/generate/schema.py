@@ -69,7 +69,7 @@ def _convert(source: Schema, definitions: dict[str, Schema], path: str) -> Schem
         target["items"] = _convert(source["items"], definitions, f"{path}[]")
         target.setdefault("x-kubernetes-list-type", "atomic")
     if source.get("default") is not None:
-        # Written out in full: the API server checks a default against the rules before it fills in what lies below.
+        # Written out in full: the API server checks a default against the rules before it fills in the fields below it.
         target["default"] = _without_null(source["default"])
         target["description"] = (target.get("description", "") + default_text(target)).lstrip()
     _check(source, target, path)

@@ -64,7 +64,7 @@ def test_elsewhere_than_on_linux_nothing_is_looked_for(monkeypatch: pytest.Monke
 def test_packages_are_installed_by_apt_or_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(packages, "_SYSTEM_PATH", "")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(DevClusterError, match="what this system calls containerd runc"):
+    with pytest.raises(DevClusterError, match="this system's packages for containerd runc"):
         packages.install(packages.PACKAGES[:2])
     apt = tmp_path / "apt-get"
     apt.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n[ "$1" = update ]\n')

@@ -102,7 +102,7 @@ OTHERS = [
     Wrong("scheduler config --timeout-ms 0", 2, ("--timeout-ms", "0 is not in the range x>=1")),
     Wrong("cluster up --gpu-nodes -1", 2, ("--gpu-nodes", "-1 is not in the range 0<=x<=1000")),
     Wrong("cluster build nope", 2, ("no such tool: nope", "there are")),
-    Wrong("cluster clean", 2, ("say what to remove", "--go, --binaries")),
+    Wrong("cluster clean", 2, ("name the parts to remove", "--go, --binaries")),
     Wrong("demo --duration -5", 2, ("--duration", "-5 is not in the range")),
     Wrong("demo --out {blocked}", 2, ("--out", "good.yaml is a file", "name another place")),
     Wrong("demo report {folder}", 1, ("folder", "offered.csv")),

@@ -67,5 +67,5 @@ class Buildah:
         return done.stdout.strip()
 
     def exists(self, image: str) -> bool:
-        """Is there an image of this name?"""
+        """Return whether an image of this name exists."""
         return bool(self("images", "--quiet", "--filter", f"reference={image}"))

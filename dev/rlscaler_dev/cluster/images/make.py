@@ -28,7 +28,7 @@ def reference(name: str) -> str:
 
 
 def archive(name: str) -> Path:
-    """Where the image's archive is or will be."""
+    """Return the path of the image's archive, which may not exist yet."""
     return paths.images_dir() / f"{name}-{version('rlscaler')}.tar"
 
 

@@ -62,17 +62,17 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients begin that need no credential."""
+        """Address (host:port) for clients without a credential."""
         return f"{HOST}:{self.layout.ports['kafka']}"
 
     @property
     def for_pods(self) -> str | None:
-        """Where clients in the pods of a real node begin; None without one."""
+        """Address for clients without a credential in the pods of a real node; None without one."""
         return f"{NODE_IP}:{KAFKA_PORT}" if self.layout.real else None
 
     @property
     def protected(self) -> str:
-        """Where clients begin with TLS and a password."""
+        """Address for clients with TLS and a password."""
         return f"{HOST}:{self.layout.ports['kafka-sasl']}"
 
     @property

@@ -18,7 +18,7 @@ REMOVE_SECONDS = 30.0
 
 
 def name(cluster: str) -> str:
-    """Its name, the same in every hierarchy."""
+    """Return the name of the node's cgroup, the same in every hierarchy."""
     return f"rlscaler-{cluster}"
 
 
@@ -30,7 +30,7 @@ def _hierarchies() -> list[Path]:
 
 
 def create(cluster: str) -> None:
-    """Make it, on the CPUs that the caller may use: `taskset` holds for the pods too."""
+    """Create the node's cgroup, on the CPUs that the caller may use: `taskset` holds for the pods too."""
     cpus = ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0)))
     for hierarchy in _hierarchies():
         cgroup = hierarchy / name(cluster)
@@ -44,14 +44,17 @@ def create(cluster: str) -> None:
 
 
 def remaining(cluster: str) -> list[Path]:
-    """Its directories in all hierarchies."""
+    """Return the directories of the node's cgroup in all hierarchies."""
     return (
         [each / name(cluster) for each in _hierarchies() if (each / name(cluster)).is_dir()] if MOUNT.is_dir() else []
     )
 
 
 def remove(cluster: str) -> None:
-    """Remove it; a cgroup stays busy for a moment after its last process was killed. Raises OSError when it remains."""
+    """Remove the node's cgroup, which stays busy for a moment after its last process was killed.
+
+    Raises OSError when it remains.
+    """
     tenacity.Retrying(
         stop=tenacity.stop_after_delay(REMOVE_SECONDS),
         wait=tenacity.wait_fixed(0.05),
@@ -80,7 +83,7 @@ class Amounts(NamedTuple):
     """Limits and memory of a container."""
 
     weight: int
-    """Its part of the CPU time where containers compete, which its request sets: `cpu.weight`, or `cpu.shares` of
+    """Share of the CPU time where containers compete, which the request sets: `cpu.weight`, or `cpu.shares` of
     version 1."""
     cores: float
     """Most that it may use, by its limit; infinity where it has none."""

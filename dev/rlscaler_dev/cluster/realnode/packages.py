@@ -28,7 +28,7 @@ class Package:
     purpose: str = NODE
 
     def missing(self) -> list[str]:
-        """Its commands that are not there."""
+        """Return the commands of the package that are missing."""
         return [command for command in self.commands if locate(command) is None]
 
 
@@ -48,7 +48,7 @@ PACKAGES = (
 
 
 def locate(command: str) -> str | None:
-    """Its path, also where root's PATH lacks the system directories."""
+    """Return the path of a command, also where root's PATH lacks the system directories."""
     plugins = next((str(each / command) for each in CNI_DIRECTORIES if os.access(each / command, os.X_OK)), None)
     if command in ("bridge", "host-local", "loopback"):  # iproute2 has a `bridge` too
         return plugins
@@ -61,7 +61,7 @@ def search_path() -> str:
 
 
 def needed(command: str) -> str:
-    """Its path; raises DevClusterError that names its package."""
+    """Return the path of a command. Raises DevClusterError that names its package."""
     path = locate(command)
     if path is None:
         package = next((each.name for each in PACKAGES if command in each.commands), command)
@@ -105,7 +105,7 @@ def install(packages: Sequence[Package]) -> None:
     """Install with apt-get; raises DevClusterError where there is none, without root, and when it fails."""
     apt = locate("apt-get")
     if apt is None:
-        raise DevClusterError(f"no apt-get here: install what this system calls {names(packages)}")
+        raise DevClusterError(f"no apt-get here: install this system's packages for {names(packages)}")
     if os.geteuid() != 0:
         raise DevClusterError(f"installing needs root: sudo apt-get install --no-install-recommends {names(packages)}")
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}

@@ -20,7 +20,7 @@ from rlscaler_loadgen.streams.cli import protocol_option
     multiple=True,
     default=PLAYED,
     show_default=True,
-    help="Who scales the consumers; several are played one after another. KEDA is built the first time.",
+    help="Contender that scales the consumers; several are played one after another. KEDA is built the first time.",
 )
 @click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
 @click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
@@ -37,7 +37,7 @@ from rlscaler_loadgen.streams.cli import protocol_option
     "--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages a consumer takes at once."
 )
 @click.option("--commit-seconds", default=1.0, show_default=True, help="Time between two commits of a consumer.")
-@click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="How unequal the keys are.")
+@click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="Skew of the keys; 0 = even.")
 @click.option(
     "--slo-ms", type=click.FloatRange(10), default=10_000.0, show_default=True, help="A message's longest wait."
 )

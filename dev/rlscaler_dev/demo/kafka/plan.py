@@ -46,7 +46,7 @@ class Contender:
     title: str
     scaler: Scaler
     tuned: bool = False
-    """Of KEDA: threshold and stabilization window were searched."""
+    """Whether threshold and stabilization window of KEDA are the searched ones."""
 
 
 CONTENDERS = {

@@ -114,7 +114,7 @@ def read(folder: Path) -> Played:
 
 
 def _messages(data: Path) -> tuple[Float, Float, int]:
-    """When messages (M,) were written and processed, in Unix seconds, and how many were processed again."""
+    """Return the times (M,) at which messages were written and processed, in Unix seconds, and the repeated ones."""
     produced = read_columns(data / "produced.csv", PRODUCED)
     processed = read_columns(data / "processed.csv", PROCESSED)
     places = _places(produced["partition"], produced["offset"])

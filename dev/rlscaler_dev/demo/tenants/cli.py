@@ -20,7 +20,7 @@ DEFAULTS = ("hpa", "policies", "max-min")
     multiple=True,
     default=DEFAULTS,
     show_default=True,
-    help="Who scales, and what the GPUs are shared by; several are played one after another.",
+    help="Contender: the scaler, and the arbiter of the GPUs; several are played one after another.",
 )
 @click.option("--duration", type=click.IntRange(60, 7200), default=300, show_default=True, help="Seconds of load.")
 @click.option(

@@ -51,7 +51,7 @@ class Tenant:
 
     @property
     def pool(self) -> Pool:
-        """Its Deployment."""
+        """Deployment of the tenant."""
         return Pool("gpu", self.name, REQUESTS_PER_SECOND, 2.5, COLD_START_SECONDS, max_replicas=MOST_REPLICAS)
 
     def rate(self, seconds: int, speed: float) -> Float:

@@ -32,7 +32,7 @@ class Trail:
     asked: list[tuple[float, Json]] = field(default_factory=list)
     """Each value of the container's `resources` in the spec, and the time at which it was first seen."""
     given: list[tuple[float, Amounts]] = field(default_factory=list)
-    """When its cgroup was first seen so; bytes that are used do not count as a change."""
+    """Each value of its cgroup, and the time at which it was first seen; used bytes do not count as a change."""
     containers: set[str] = field(default_factory=set)
     """Identities of the containers that ran."""
     restarts: int = 0
@@ -75,7 +75,7 @@ class Trails(Watches):
         self._follow("v1", "Pod", self._pod, namespace=NAMESPACE)
 
     def of(self, app: str) -> list[Trail]:
-        """Of the pods of one Deployment, those that are gone included."""
+        """Return the observations of the pods of one Deployment, deleted pods included."""
         with self._lock:
             return sorted((trail for trail in self._trails.values() if trail.app == app), key=lambda trail: trail.name)
 
