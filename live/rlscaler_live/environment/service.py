@@ -179,7 +179,7 @@ class LiveService:
             weights = decision.weights[0]
             self._policy.observed.wrote_weights(format_weights((int(weights[0]), int(weights[1]))))
         applied = await self._actuator.apply(self._policy, decision, self._need)
-        problem = applied.placement_problem
+        problem = applied.weights_problem
         if problem is not None:
             raise LiveEnvironmentError(f"environment.http_route: {problem.message}")
         failed = [write for write in applied.writes.values() if write.outcome in ("Failed", "LeaseLost")]
@@ -229,7 +229,7 @@ class LiveService:
         replicas = {pool: n for pool in POOLS if (n := getattr(policy.ownership.originals.replicas, pool)) is not None}
         timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
         try:
-            await restore(self._kube, lease, self._actuator.placer, self._cache, policy, replicas, None, timeout)
+            await restore(self._kube, lease, self._actuator.weight_writer, self._cache, policy, replicas, None, timeout)
         except OperatorError as error:
             raise _unusable(error) from error
 

@@ -36,7 +36,7 @@ class Applied:
 
     writes: dict[str, Write] = field(default_factory=dict)
     """Writes by pool, of the pools whose replicas had to change."""
-    placement_problem: Problem | None = None
+    weights_problem: Problem | None = None
     warnings: list[Problem] = field(default_factory=list)
     """Problems that are worth an Event each and no condition."""
     weights: Weights | None = None
@@ -72,7 +72,7 @@ class Actuator:
         """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
         self._kube, self._shards, self._limiter, self._cache, self._idle = kube, shards, limiter, cache, idle
         self._timeout = settings.write_timeout_seconds
-        self.placer = WeightWriter(kube, shards, limiter, cache, settings)
+        self.weight_writer = WeightWriter(kube, shards, limiter, cache, settings)
 
     async def apply(self, policy: Policy, decision: Decision, need: Need) -> Applied:
         """Write replicas and weights of a decision; shrinking waits for traffic to leave and for recorded originals.
@@ -87,7 +87,7 @@ class Actuator:
         }
         weights = (int(decision.weights[0, 0]), int(decision.weights[0, 1]))
         applied = Applied(weights=weights)
-        if policy.ownership.originals is None and (changes or self.placer.moves(policy, weights)):
+        if policy.ownership.originals is None and (changes or self.weight_writer.moves(policy, weights)):
             policy.ownership.originals = self.picture(policy)
         # Growth is urgent and harms nobody; shrinking waits for originals on record and for traffic to leave.
         growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
@@ -98,14 +98,14 @@ class Actuator:
         applied.writes = await self._scale_all(policy, growing)
         if not restores and shrinking:
             problem = await self._record_before_changes(policy)
-        placed, applied.warnings = await self.placer.place(policy, weights)
-        applied.placement_problem = placed.problem or problem
+        written, applied.warnings = await self.weight_writer.write(policy, weights)
+        applied.weights_problem = written.problem or problem
         running = (int(decision.base[0, 0]), int(decision.base[0, 1]))
         needed = running
-        if placed.went_through and problem is None:
-            needed = self.placer.fewest(policy, need, placed.in_force, running)
+        if written.went_through and problem is None:
+            needed = self.weight_writer.fewest(policy, need, written.in_force, running)
             emptied = [i for i, pool in enumerate(POOLS) if shrinking.get(pool, (0, 1))[1] == 0]
-            applied.placement_problem = placed.problem or self.placer.still_sent_to(policy, emptied)
+            applied.weights_problem = written.problem or self.weight_writer.still_sent_to(policy, emptied)
         await self._shrink(policy, shrinking, dict(zip(POOLS, needed, strict=True)), applied)
         return applied
 
@@ -144,7 +144,7 @@ class Actuator:
 
     def picture(self, policy: Policy) -> Originals:
         """Replicas and weights as they are now, before anything is changed."""
-        deployments, weights = policy.deployments_in(self._cache), self.placer.original(policy)
+        deployments, weights = policy.deployments_in(self._cache), self.weight_writer.original(policy)
         return Originals(
             time=datetime.now(UTC),
             replicas=PoolCounts(**{pool: d.replicas for pool, d in deployments.items() if d is not None}),

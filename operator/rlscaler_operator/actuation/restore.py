@@ -55,7 +55,7 @@ class Deletion:
         self._sizer = sizer
         self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
         self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
-        self._placer = WeightWriter(kube, shards, limiter, cache, settings)
+        self._weight_writer = WeightWriter(kube, shards, limiter, cache, settings)
         self._epoch = time.time() - time.monotonic()
 
     async def run(self, policy: Policy) -> None:
@@ -106,7 +106,7 @@ class Deletion:
         lease = self._shards.of(policy.key)
         kube, cache, timeout = self._kube, self._cache, self._timeout
         done, left = await restore(
-            kube, lease, self._placer, cache, policy, replicas, need if patient else None, timeout
+            kube, lease, self._weight_writer, cache, policy, replicas, need if patient else None, timeout
         )
         if done or not left:
             text = "; ".join(done) or "nothing had changed"
@@ -162,7 +162,7 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
 async def restore(
     kube: Kube,
     lease: Lease,
-    placer: WeightWriter,
+    writer: WeightWriter,
     cache: WatchCache,
     policy: Policy,
     replicas: dict[str, int],
@@ -186,11 +186,11 @@ async def restore(
         and weights.cpu is not None
         and policy.facts.backends is not None
     ):
-        placed, _ = await placer.place(policy, (weights.gpu, weights.cpu))
-        if placed.changed:
+        written, _ = await writer.write(policy, (weights.gpu, weights.cpu))
+        if written.changed:
             done.append(f"HTTPRoute {policy.facts.backends[0][1]}: weights {weights.gpu} and {weights.cpu}")
         if need is not None:
-            needed = placer.fewest(policy, need, placed.in_force, (running[0], running[1]))
+            needed = writer.fewest(policy, need, written.in_force, (running[0], running[1]))
     left = False
     for pool, wanted in replicas.items():
         name = policy.deployments[POOLS.index(pool)]

@@ -38,7 +38,7 @@ from rlscaler_operator.state.traffic import UNKNOWN
 API_VERSION = "gateway.networking.k8s.io/v1"
 
 
-class Placed(NamedTuple):
+class WeightsResult(NamedTuple):
     """Result of writing the weights."""
 
     problem: Problem | None = None
@@ -75,12 +75,12 @@ async def write_weights(
     backends: tuple[str, str],
     weights: Weights,
     timeout_seconds: float,
-) -> Placed:
+) -> WeightsResult:
     """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
     namespace, name = key
     splits, problem = read_splits(cache, key, backends)
     if problem is not None:
-        return Placed(problem, in_force=False)
+        return WeightsResult(problem, in_force=False)
     coarse = next((split for split in splits if split.coarse), None)
     if coarse is not None:
         problem = Problem(
@@ -90,15 +90,15 @@ async def write_weights(
         )
     patch = route_patch(cache.routes[key], splits, weights)
     if not patch:
-        return Placed(problem)
+        return WeightsResult(problem)
     path = object_path(API_VERSION, "httproutes", namespace, name)
     try:
         cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
-        return Placed(problem, changed=True)
+        return WeightsResult(problem, changed=True)
     except LeaseLostError as error:
-        return Placed(Problem(error.reason, str(error)), went_through=False, in_force=False)
+        return WeightsResult(Problem(error.reason, str(error)), went_through=False, in_force=False)
     except KubeError as error:
-        return Placed(await _failed(kube, cache, key, path, error), went_through=False, in_force=False)
+        return WeightsResult(await _failed(kube, cache, key, path, error), went_through=False, in_force=False)
 
 
 async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:
@@ -145,7 +145,7 @@ class WeightWriter:
         splits, problem = read_splits(self._cache, *backends)
         return problem is None and bool(route_patch(self._cache.routes[backends[0]], splits, weights))
 
-    async def place(self, policy: Policy, weights: Weights) -> tuple[Placed, list[Problem]]:
+    async def write(self, policy: Policy, weights: Weights) -> tuple[WeightsResult, list[Problem]]:
         """Set or publish the weights; return the result, and warnings that are worth an Event."""
         backends = policy.facts.backends
         if backends is None:
@@ -153,24 +153,24 @@ class WeightWriter:
         warnings = self._look(policy)
         foreign = policy.traffic.foreign
         if not self.moves(policy, weights):
-            placed = await self._write(policy, weights)
+            written = await self._patch_route(policy, weights)
         elif foreign.backoff.waits(self._cache.clock()):
             text = (
                 f"{who(foreign.manager)} keeps setting the weights of HTTPRoute {backends[0][1]}, which are left alone "
                 f"for a while that grows: {route_remedy(foreign.manager)}"
             )
-            placed = Placed(Problem("HTTPRouteForeignWriter", text), in_force=False)
+            written = WeightsResult(Problem("HTTPRouteForeignWriter", text), in_force=False)
         else:
             async with self._limiter.slot(Priority.SCALE):
-                placed = await self._write(policy, weights)
+                written = await self._patch_route(policy, weights)
         self._look(policy)
-        if placed.problem is None and self._overdue(policy):
+        if written.problem is None and self._overdue(policy):
             text = (
                 f"a Gateway of HTTPRoute {backends[0][1]} has not accepted its newest weights: no pool shrinks below "
                 "what the old ones send to it; see the route's status.parents"
             )
-            placed = placed._replace(problem=Problem("HTTPRouteNotAccepted", text))
-        return placed, warnings
+            written = written._replace(problem=Problem("HTTPRouteNotAccepted", text))
+        return written, warnings
 
     def fewest(self, policy: Policy, need: Need, moved: bool, running: tuple[int, int]) -> tuple[int, int]:
         """Return the replicas of each pool that must stay for the traffic that it may still be sent."""
@@ -195,7 +195,7 @@ class WeightWriter:
                 return Problem("BackendInOtherRule", text)
         return None
 
-    async def _write(self, policy: Policy, weights: Weights) -> Placed:
+    async def _patch_route(self, policy: Policy, weights: Weights) -> WeightsResult:
         assert policy.facts.backends is not None
         lease = self._shards.of(policy.key)
         return await write_weights(self._kube, lease, self._cache, *policy.facts.backends, weights, self._timeout)
@@ -227,7 +227,7 @@ class WeightWriter:
     def _overdue(self, policy: Policy) -> bool:
         return policy.traffic.shift.overdue(self._acknowledged(policy), self._cache.clock())
 
-    async def _publish(self, policy: Policy, weights: Weights) -> Placed:
+    async def _publish(self, policy: Policy, weights: Weights) -> WeightsResult:
         published = policy.observed.annotations.get(WEIGHTS_ANNOTATION) == format_weights(weights)
         if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
             try:
@@ -235,6 +235,6 @@ class WeightWriter:
                     await annotate(self._kube, self._shards.of(policy.key), policy.key, weights, self._timeout)
             except (KubeError, LeaseLostError) as error:
                 problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
-                return Placed(problem, went_through=False)
+                return WeightsResult(problem, went_through=False)
             policy.observed.wrote_weights(format_weights(weights))
-        return Placed()
+        return WeightsResult()

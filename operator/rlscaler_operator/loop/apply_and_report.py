@@ -112,14 +112,14 @@ class Reconciler:
                 with self._metrics.stage("write"):
                     applied = await self._apply(policy, outcome, findings)
                     await self._resize(policy, findings, applied)
-                findings.placement_problem = applied.placement_problem
+                findings.weights_problem = applied.weights_problem
                 findings.warnings += applied.warnings
             else:
                 policy.traffic.pending = {}
             policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto", pending=policy.traffic.pending)
         if not may:
             findings.warnings += await self._sizer.withdraw(policy)
-        in_force = applied is None or (applied.complete and applied.placement_problem is None)
+        in_force = applied is None or (applied.complete and applied.weights_problem is None)
         if not in_force or findings.conflict is not None:
             made_from = None
         with self._metrics.stage("report"):

@@ -94,8 +94,8 @@ def written(metrics: Metrics, policy: Policy, applied: Applied) -> None:
         of.add(metrics.writes, 1, pool, write.outcome)
         if write.seconds is not None:
             metrics.write_seconds.observe(write.seconds)
-    if applied.placement_problem is not None:
-        of.add(metrics.placement_failures, 1, applied.placement_problem.reason)
+    if applied.weights_problem is not None:
+        of.add(metrics.placement_failures, 1, applied.weights_problem.reason)
 
 
 def _standing(metrics: Metrics, of: Series, policy: Policy) -> None:

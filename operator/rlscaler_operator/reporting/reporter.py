@@ -193,7 +193,7 @@ class Reporter:
                 self._events.forget(about, condition.reason)
             elif condition.reason not in QUIET_REASONS and condition.type != "Active":
                 news.append(self._events.admit(about, "Warning", condition.reason, condition.message))
-        problems = [*findings.warnings, *([findings.placement_problem] if findings.placement_problem else [])]
+        problems = [*findings.warnings, *([findings.weights_problem] if findings.weights_problem else [])]
         news += [self._events.admit(about, "Warning", problem.reason, problem.message) for problem in problems]
         for pool, write in applied.writes.items() if applied else ():
             if write.applied:

@@ -27,7 +27,7 @@ Mode = Literal["Off", "Shadow", "Auto"]
 
 
 class Problem(NamedTuple):
-    """Something that keeps a policy from being Ready, or its placement from being applied."""
+    """Something that keeps a policy from being Ready, or its traffic weights from being written."""
 
     reason: str
     message: str
@@ -40,7 +40,7 @@ class Findings:
     mode: Mode = "Shadow"
     problems: list[Problem] = field(default_factory=list)
     """Why the policy cannot decide; the first one names the condition's reason."""
-    placement_problem: Problem | None = None
+    weights_problem: Problem | None = None
     acts: bool = False
     """Whether decisions are to be written by mode and promotion."""
     other: Conflict | None = None
@@ -131,8 +131,8 @@ def _active(findings: Findings) -> tuple[str, bool, str, str]:
         return types.ACTIVE, False, *waiting
     if findings.problems:
         return types.ACTIVE, False, findings.problems[0].reason, "replicas are held: see the condition Ready"
-    if findings.placement_problem:
-        return types.ACTIVE, True, *findings.placement_problem
+    if findings.weights_problem:
+        return types.ACTIVE, True, *findings.weights_problem
     if limits := findings.off + findings.limits:
         return types.ACTIVE, True, limits[0].reason, "; ".join(_unique(p.message for p in limits))
     return types.ACTIVE, True, "Acting", "replicas and traffic weights follow the decisions"

@@ -149,7 +149,7 @@ async def test_a_route_whose_weight_cannot_be_moved_keeps_its_pool(trial):
     trial.route([ref(f"{trial.name}-gpu", 800), ref("cpu-v2", 200)])
     for seconds in (0, 5, 60, 3600):
         applied = await trial.apply((0, 3), (0, 1000), seconds=seconds)
-        assert applied.placement_problem.reason == "BackendMissing"
+        assert applied.weights_problem.reason == "BackendMissing"
         assert trial.world.replicas(trial.name) == (2, 3)
     assert trial.weights == [800, 200]
 
@@ -157,7 +157,7 @@ async def test_a_route_whose_weight_cannot_be_moved_keeps_its_pool(trial):
 async def test_a_route_that_is_not_there_keeps_one_replica(trial):
     for seconds in (0, 60, 3600):
         applied = await trial.apply((0, 3), (0, 1000), seconds=seconds)
-        assert applied.placement_problem.reason == "HTTPRouteMissing"
+        assert applied.weights_problem.reason == "HTTPRouteMissing"
         assert trial.world.replicas(trial.name)[0] >= 1
 
 
@@ -165,7 +165,7 @@ async def test_a_rule_that_sends_to_the_pool_alone_keeps_one_replica(trial):
     trial.route([ref(f"{trial.name}-gpu", 800), ref(f"{trial.name}-cpu", 200)], [ref(f"{trial.name}-gpu", 1)])
     for seconds in (0, 5, 60):
         applied = await trial.apply((0, 3), (0, 1000), seconds=seconds)
-    assert applied.placement_problem.reason == "BackendInOtherRule"
+    assert applied.weights_problem.reason == "BackendInOtherRule"
     assert trial.weights == [0, 1000]
     assert trial.world.replicas(trial.name) == (1, 3)
 
@@ -174,7 +174,7 @@ async def test_two_backends_of_one_service_are_refused(trial):
     gpu, cpu = ref(f"{trial.name}-gpu", 400), ref(f"{trial.name}-cpu", 200)
     trial.route([gpu, cpu, gpu | {"port": 8080}])
     applied = await trial.apply((2, 3), (900, 100))
-    assert applied.placement_problem.reason == "BackendAmbiguous"
+    assert applied.weights_problem.reason == "BackendAmbiguous"
     assert trial.weights == [400, 200, 400]
 
 
@@ -186,13 +186,13 @@ async def test_a_gateway_that_reports_is_waited_for(trial):
     await trial.apply((0, 3), (0, 1000))
     applied = await trial.apply((0, 3), (0, 1000), seconds=10)
     assert trial.world.replicas(trial.name) == (2, 3)
-    assert applied.placement_problem is None
+    assert applied.weights_problem is None
     applied = await trial.apply((0, 3), (0, 1000), seconds=30)
-    assert applied.placement_problem.reason == "HTTPRouteNotAccepted"
+    assert applied.weights_problem.reason == "HTTPRouteNotAccepted"
     assert trial.world.replicas(trial.name) == (2, 3)
     trial.accepts(trial.generation)
     applied = await trial.apply((0, 3), (0, 1000), seconds=1)
-    assert applied.placement_problem is None
+    assert applied.weights_problem is None
     assert trial.world.replicas(trial.name) == (0, 3)
 
 
@@ -206,8 +206,8 @@ async def test_a_tool_that_sets_the_weights_back_is_not_fought_for_ever(trial):
             trial.set_back(500, 500)
         applied = await trial.apply((2, 3), (800, 200), seconds=10)
         warned |= {problem.reason for problem in applied.warnings}
-        if applied.placement_problem is not None:
-            waited.add(applied.placement_problem)
+        if applied.weights_problem is not None:
+            waited.add(applied.weights_problem)
     assert writes <= 8
     assert warned == {"WeightsReplaced"}
     [problem] = waited
