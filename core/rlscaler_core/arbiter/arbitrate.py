@@ -45,8 +45,7 @@ class _Sharing:
         self.order, self.budgets, self.members, self.loans = order, budgets, members, loans
         # A member whose request is unknown asks to keep its last grant, or what runs where it has none.
         held = np.where(loans.granted >= 0, loans.granted, members.current)
-        asked = np.where(np.isnan(members.asked), held, members.asked)
-        asked = np.maximum(asked, members.minimum)
+        asked = np.maximum(np.where(np.isnan(members.asked), held, members.asked), members.minimum)
         self.asked: Int = np.clip(asked, 0, MOST).astype(np.int32)
         self.of_ceiling = quotients(members.ceiling, members.units)
         self.of_amount = quotients(budgets.amount[members.budget], members.units)
@@ -60,8 +59,6 @@ class _Sharing:
     def give(self, low: Int, high: Int, room: Float) -> tuple[Int, Float]:
         """Hand out the replicas low + 1 .. high (M,) of the members; return the replicas of each, and the room left."""
         chosen = candidates(low, high)
-        if not chosen.member.size:
-            return low.astype(np.int32), np.maximum(room, 0.0)
         order = self.order(self._claims, chosen)
         got, room = hand_out(self.members, chosen, order, room)
         return (low + got).astype(np.int32), room
@@ -119,8 +116,7 @@ def arbitrate(rule: RuleName | Order, budgets: Budgets, members: Members, loans:
 def _due(sharing: _Sharing) -> Int:
     """Return the replicas (M,) that the rule grants each member where nothing runs yet."""
     members, budgets = sharing.members, sharing.budgets
-    nothing = np.zeros(len(members), np.int32)
-    due, room = sharing.give(nothing, sharing.guaranteed, budgets.amount)
+    due, room = sharing.give(np.zeros(len(members), np.int32), sharing.guaranteed, budgets.amount)
     # Where even guarantees are short, what is left of what they take is too small for a replica of them, and not for
     # others to take.
     if (short := due < sharing.promised).any():
@@ -138,8 +134,7 @@ def _granted(sharing: _Sharing, due: Int) -> Int:
     # A member beyond its due gives back an equal part of the excess in each interval that is left.
     reduced = due + (before - due) * (left - 1) // left
     retained = np.where(before > due, reduced, np.minimum(before, due)).astype(np.int32)
-    # Claims are served from the strongest to the weakest: kept guarantees, kept loans, new guarantees, replicas that
-    # run, and growth.
+    # From the strongest claim to the weakest: kept guarantees, kept loans, new guarantees, running replicas, growth.
     nothing = np.zeros_like(due)
     granted, room = sharing.give(nothing, np.minimum(retained, np.minimum(sharing.guaranteed, due)), budgets.amount)
     granted, room = sharing.give(granted, np.maximum(retained, granted), room)

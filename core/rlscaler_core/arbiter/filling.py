@@ -1,9 +1,8 @@
 """Handing out whole replicas one after another, in the order of a rule, as long as they fit; for all budgets at once.
 
-One fits where there is room for it in every resource that it takes.
-
-A candidate is one replica that a member could get: its k-th, counted from 1. A member's candidates are handed out in
-the order of k, and once one does not fit, none of its later ones does.
+A replica fits where there is room for it in every resource that it takes. A candidate is one replica that a member
+could get: its k-th, counted from 1. A member's candidates are handed out in the order of k, and once one does not fit,
+none of its later ones does.
 """
 
 from __future__ import annotations
@@ -51,11 +50,12 @@ def hand_out(members: Members, chosen: Candidates, order: tuple[Float, ...], roo
         first = _until_one_fails(fits(taken, room[budget]), first_of)
         np.add.at(got, member[first], 1)
         room -= summed(units[first], budget[first], len(room))
-        # What is at least as large as the one that did not fit will not fit either.
-        rest = ~first
-        member = member[rest]
+        member = member[~first]
+        # A candidate at least as large as the one that did not fit does not fit either.
         small = fits(members.units[member], room[members.budget[member]])
-        member = member[small & ~_stopped(member, small, len(members))]
+        stopped = np.zeros(len(members), np.bool_)
+        stopped[member[~small]] = True
+        member = member[small & ~stopped[member]]
     return got, np.maximum(room, 0.0)
 
 
@@ -78,10 +78,3 @@ def _until_one_fails(fitting: Bool, first_of: Int) -> Bool:
     failures = np.cumsum(~fitting)
     earlier: Int = (failures - ~fitting)[first_of]
     return np.asarray(failures == earlier)
-
-
-def _stopped(member: Int, fitting: Bool, m: int) -> Bool:
-    """Return the candidates (C,) of members of which a candidate does not fit."""
-    stopped = np.zeros(m, np.bool_)
-    stopped[member[~fitting]] = True
-    return stopped[member]

@@ -30,7 +30,6 @@ ROUNDING = 1e-9
 """Share of a unit by which a replica may be too large and still fit, which keeps 3 * 0.1 from being more than 0.3."""
 
 Table = TypeVar("Table", "Budgets", "Members")
-AnyRows = TypeVar("AnyRows", bound=Rows)
 
 
 class Reason(IntEnum):
@@ -99,10 +98,7 @@ class Grants(Rows):
     resource: Int  # (M,) the resource that stands in the way of one more replica, or NO_RESOURCE
 
 
-_BUDGETS = {
-    "lend": Column((), np.bool_, True),
-    "reclaim_intervals": Column((), np.int32, 1),
-}
+_BUDGETS = {"lend": Column((), np.bool_, True), "reclaim_intervals": Column((), np.int32, 1)}
 
 _MEMBERS = {
     "budget": Column((), np.int32, 0),
@@ -140,7 +136,7 @@ def make_members(m: int, **columns: Any) -> Members:
     members = Members(**_filled("Members", m, _MEMBERS, _UNITS, columns))
     _refuse("Members.budget", members.budget < 0, "the row of a budget")
     _refuse("Members.units", ~((members.units >= 0) & np.isfinite(members.units)), "a finite number of at least 0")
-    _refuse("Members.units", ~_any_above_0(members.units), "above 0 for one resource at least")
+    _refuse("Members.units", np.asarray(~(members.units > 0).any(axis=1)), "above 0 for one resource at least")
     _refuse("Members.weight", ~((members.weight > 0) & np.isfinite(members.weight)), "a finite number above 0")
     _refuse("Members.guaranteed", ~((members.guaranteed >= 0) & np.isfinite(members.guaranteed)), "0 or more")
     _refuse("Members.ceiling", ~(members.ceiling >= 0), "0 or more")
@@ -189,17 +185,13 @@ def _filled(
     return fill(table, n, {**plain, **columns}, {**given, **shaped})
 
 
-def _any_above_0(units: Float) -> Bool:
-    return np.asarray((units > 0).any(axis=1))
-
-
 def _refuse(column: str, where: Bool, wanted: str) -> None:
     rows = where.any(axis=tuple(range(1, where.ndim)))
     if rows.any():
         raise ColumnError(f"{column}[{int(np.argmax(rows))}]: has to be {wanted}")
 
 
-def same_rows(table: AnyRows, other: AnyRows) -> bool:
+def same_rows(table: Rows, other: Rows) -> bool:
     """Return whether two tables have the same rows; NaN equals NaN."""
     pairs = [(getattr(table, field.name), getattr(other, field.name)) for field in fields(table)]
     return all(np.array_equal(first, second, equal_nan=first.dtype.kind == "f") for first, second in pairs)

@@ -48,12 +48,7 @@ class Sensing:
     """Sends the queries of policies, and remembers the policies whose own queries are slow."""
 
     def __init__(
-        self,
-        settings: Settings,
-        cache: WatchCache,
-        registry: Registry,
-        metrics: Metrics,
-        secrets: References[Secret],
+        self, settings: Settings, cache: WatchCache, registry: Registry, metrics: Metrics, secrets: References[Secret]
     ) -> None:
         self._settings, self._cache, self._registry = settings, cache, registry
         self._metrics, self._secrets = metrics, secrets

@@ -98,16 +98,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         background.wake.set,
     )
     ticker = Ticker(
-        settings,
-        limiter,
-        registry,
-        metrics,
-        sensing,
-        preparer,
-        shadows,
-        reconciler,
-        budgets.sharing,
-        background.launch,
+        settings, limiter, registry, metrics, sensing, preparer, shadows, reconciler, budgets.sharing, background.launch
     )
     engine = Engine(
         settings=settings,

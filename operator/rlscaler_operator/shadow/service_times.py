@@ -16,15 +16,7 @@ import numpy as np
 from rlscaler_core.decision.types import POOLS, Float
 from rlscaler_core.queueing.latency import USUAL_SPREAD
 from rlscaler_operator.sensing.subject import WHOLE, Subject
-from rlscaler_operator.shadow.calibration import (
-    PERCENT,
-    RUNNING,
-    SPENT,
-    WAITING,
-    Histogram,
-    Histograms,
-    tells_running,
-)
+from rlscaler_operator.shadow.calibration import PERCENT, RUNNING, SPENT, WAITING, Histogram, Histograms, tells_running
 
 FEWEST_ANSWERED = 20.0
 """Requests of a window from which on it says how long they are worked on."""
