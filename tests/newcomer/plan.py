@@ -184,6 +184,7 @@ PLAN: dict[str, dict[str, Step]] = {
         "helm install rlscaler helm/rlscaler --namespace rlscaler-system --create-namespace --set "
         "image.repository=registry.example.com/team/rlscaler --set image.tag=dev --set "
         "prometheus.url=http://prometheus-operated.monitoring.svc:9090": DOCKER,
+        "make release-dry": Step(),
         "make e2e-packages": never("the quick start's"),
         "make images": never("the quick start's"),
     },
@@ -204,6 +205,8 @@ PLAN: dict[str, dict[str, Step]] = {
     CONTRIBUTING: {
         "make install": Step(newest_pip=True),
         "make help": Step(),
+        "make newcomer": never("this one"),
+        "make newcomer-root": never("this one"),
     },
 }
 """By page and command."""

@@ -1,7 +1,7 @@
 """How alike the drawn loads are to recorded ones: the statistics that decide how hard a load is to scale for.
 
 All are of stretches of an hour. A rate is put where its mean is `MEAN_RPS`, and requests arrive around it by chance, so
-that loads of any size compare. `rlscaler trace likeness` prints them.
+that loads of any size compare.
 """
 
 from __future__ import annotations
