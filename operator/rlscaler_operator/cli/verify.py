@@ -211,6 +211,7 @@ def needed(settings: Settings) -> list[Act]:
         acts += [Act(verb, group, kind.plural) for verb in ("get", "list", "watch")]
         acts += [Act(verb, group, f"{kind.plural}/scale") for verb in ("get", "patch")]
     acts = [replace(act, namespace=namespace) for act in acts for namespace in settings.namespaces or ("",)]
+    # `get` and `update` are needed on the named Leases only, the other verbs on any.
     leases = Act("", "coordination.k8s.io", "leases", settings.lease_namespace)
     acts += [replace(leases, verb=verb, name=name) for name in lease_names(settings) for verb in ("get", "update")]
     acts.append(Act("get", "", "namespaces", settings.lease_namespace, settings.lease_namespace))

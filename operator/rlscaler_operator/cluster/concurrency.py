@@ -73,6 +73,7 @@ class ConcurrencyLimiter:
         self._until = max(self._until, self._clock() + min(seconds, LONGEST_PAUSE_SECONDS))
 
     async def _acquire(self, priority: Priority) -> None:
+        # A report takes no free slot while scale writes are announced (`hold_reports`).
         if self._free > 0 and not (priority is Priority.REPORT and self._held):
             self._free -= 1
             return

@@ -40,6 +40,7 @@ class EventFilter:
     def allows(self, reason: str, message: str, now: float) -> bool:
         """Take a token and return True; return False for a repetition and for an empty bucket."""
         self._posted = {event: at for event, at in self._posted.items() if now - at < REPEAT_SECONDS}
+        # The bucket refills with time; it is full at the first Event.
         self.tokens = min(BURST, self.tokens + (now - self._at) / REFILL_SECONDS) if self._at else self.tokens
         self._at = now
         if (reason, message) in self._posted or self.tokens < 1:

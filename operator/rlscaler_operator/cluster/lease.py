@@ -138,6 +138,7 @@ class Lease:
             if holder not in (self.identity, "", None) and self.holder != holder:
                 log.info("standing by: %s holds the lease %s/%s", holder, self._namespace, self._name)
             self._seen, self._seen_at = record, self._clock()
+        # The duration of the present holder counts, which may differ from the own one during a rollout.
         self._duration = float(spec.get("leaseDurationSeconds") or self.seconds)
         expired = self.expires_in() <= 0
         if holder != self.identity:

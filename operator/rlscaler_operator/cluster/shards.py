@@ -191,6 +191,7 @@ class Shards:
         if self._split.taken:
             await asyncio.gather(*(lease.release() for lease in self.leases))
         await asyncio.gather(*(lease.attempt() for lease in held))
+        # Rounded up, so that no shard stays without a holder.
         fair = math.ceil(self.number / max(1, await self._members.count()))
         for lease in held[fair:]:
             self._hand_back(lease)

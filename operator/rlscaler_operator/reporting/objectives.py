@@ -68,6 +68,7 @@ class Objectives:
         in_time = histogram.in_time(latency / 1000)
         if in_time is None:
             return
+        # `in_time` has two values where the objective lies between two bounds of the histogram: their mean counts.
         # A request that arrives at the end of a window and is answered in time in the next one counts as late at first.
         # There one more is in time than arrived: the negative rest is carried until it is made up for.
         late = histogram.received - sum(in_time) / 2 + policy.late.carried

@@ -54,6 +54,7 @@ class Publisher:
 
     def publish(self, policy: Policy, status: Json, events: list[Event]) -> None:
         """Put status and Events into the policy's outbox. After a failed write the policy's next tick reports again."""
+        # Events of a status that waits still have to be posted, though the status itself is replaced by the newer one.
         waiting = policy.outbox.pending
         if waiting is None and not policy.outbox.writing and not events and not self._worth(policy, status):
             return

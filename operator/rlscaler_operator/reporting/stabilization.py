@@ -50,6 +50,7 @@ def restore(state: State, params: Params, remembered: Stabilization | None, now:
         entry = getattr(remembered, pool, None)
         if entry is None:
             continue
+        # Behind the recommendations of this process, which are newer.
         free = int(np.isnan(state.recommendation_time[0, i]).argmax())
         _fill(
             state.recommendation_time[0, i, free:], state.recommendation[0, i, free:], entry.recommendations, keep, now

@@ -238,6 +238,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         stack.push_async_callback(kube.close)
         stack.push_async_callback(release_if_namespace_ends, kube, settings)
         context = Context(settings, kube)
+        # Before the first read: a probe has to be answered while a large cluster is being read.
         await serve(settings, context.engine.metrics, context.health, stack)
         await context.prime()
         garbage = GarbageCollection()

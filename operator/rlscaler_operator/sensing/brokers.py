@@ -79,6 +79,7 @@ class Brokers:
     async def _answer(
         self, process: _Process, cluster: Cluster, wanted: Sequence[GroupTopics]
     ) -> dict[GroupTopics, Answer]:
+        # Each round may take the timeout of a request, and a second for the work around it.
         longest = START_SECONDS + ROUNDS * (self._timeout_seconds + 1)
         try:
             return await asyncio.wait_for(process.ask(cluster, wanted), longest)

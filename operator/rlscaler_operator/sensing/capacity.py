@@ -120,9 +120,11 @@ class Capacity:
         self.samples.append(Sample(answered / ready, utilization / 100))
         self._judge()
         self._overflows = self._overflows + 1 if late and arrived > OVERFLOW * answered else 0
+        # The lowest rate of the newest windows: a peak in one window proves nothing.
         newest = min(sample.answered for sample in list(self.samples)[-SUSTAINED:])
         if len(self.samples) >= SUSTAINED:
             self.proven = newest if self._overflows >= SUSTAINED else max(self.proven, newest)
+        # Late requests at the proven rate show that the value is too high: it falls by steps, not below that rate.
         if late and self.value is not None and self.proven > 0:
             self.value = min(self.value, max(self.proven, (1 - MOVE_PER_WINDOW) * self.value))
         self._publish(now)
@@ -149,6 +151,7 @@ class Capacity:
         if self.value is None:
             self.value, self.moved_at = bound, now
         elif bound is not None and bound > self.value:
+            # The allowed rise grows with the time since the last one, for an hour at most: a rest saves up no rise.
             reach = MOVE_PER_HOUR * self.value * min(1.0, (now - self.moved_at) / 3600)
             self.value, self.moved_at = min(bound, self.value + reach), now
 

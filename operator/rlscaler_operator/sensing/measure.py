@@ -302,6 +302,7 @@ def missing_signals(
     rate = _dated("arrival_rate", readings["arrival_rate"], max_age_seconds)
     missing = [] if rate.known else [("arrival_rate", rate)]
     latency = _dated("p95_latency", readings["p95_latency"], max_age_seconds)
+    # A known latency shows overload as well as a utilization does; without arrivals there is neither.
     if latency.known or rate.value == 0:
         return missing
     utilizations = [u for u, here, n in zip(UTILIZATIONS, present, replicas, strict=True) if here and n > 0]

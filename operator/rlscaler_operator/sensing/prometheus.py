@@ -146,6 +146,7 @@ class Prometheus:
         unreachable: MetricsError | None = None
         deadline = time.monotonic() + self._timeout_seconds
         for query in queries:
+            # Past the deadline the rest of the batch is left out: its policies must not wait for their decision.
             if unreachable is None and time.monotonic() > deadline:
                 unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
             if unreachable is not None:
@@ -155,6 +156,7 @@ class Prometheus:
                 answers[query.name] = await self._readings(query, self._bounds)
             except Exception as error:
                 answers[query.name] = reason = _reason(error)
+                # A server that cannot be reached answers no further query either; a refused query concerns itself.
                 if reason.reason == MetricsError.reason:
                     unreachable = reason
             await asyncio.sleep(0)

@@ -251,6 +251,7 @@ def ratio(usage: Iterable[Reading], request_per_replica: Iterable[Reading], read
         for reading in (_with_enough_pods(mean, count), request):
             if not reading.known:
                 return unknown(reading.reason, reading.message, reading.age_seconds)
+        # The mean over the pods with data stands for all ready replicas of the pool.
         used += mean.value * count
         requested += request.value * count
         oldest, may_lower = max(oldest, mean.age_seconds), may_lower and mean.may_lower
@@ -299,7 +300,10 @@ def hold(before: HeldRate | None, value: float, taken: float, evaluated: float, 
         return HeldRate(value, taken, age, begun=taken, may_lower=False)
     if taken <= before.taken:
         return before
+    # A sample is prompt if Prometheus extrapolates over its age, or if samples of this series always come that late.
     prompt = age < max(FULL_SCRAPES * scrape, before.lag_seconds + LATER_SCRAPES * scrape)
+    # The window is full when its oldest sample is nearer to its begin than Prometheus extrapolates; that sample is a
+    # scrape older than `begun`.
     filled = taken - before.begun > window.seconds - (1 + FULL_SCRAPES) * scrape
     lag = min(age, before.lag_seconds) if prompt else age
     return HeldRate(value, taken, lag, before.begun, may_lower=prompt and filled)

@@ -54,6 +54,7 @@ class Sources:
         try:
             if access not in self._clients:
                 self._clients[access] = Prometheus(access, self._timeout_seconds, self._bounds)
+                # A replaced credential makes a new client, so this is the time to look for idle ones.
                 await self._close_idle()
             return self._clients[access]
         except Exception as error:
