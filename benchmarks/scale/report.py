@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.scale.contenders import contenders
 
+from rlscaler_dev import markdown
 from rlscaler_dev.plot import picture
 
 REACTION = ("p50", "p95", "p100")
@@ -18,8 +19,8 @@ floor acting between two action intervals, on one batch for all policies; the ac
 """
 
 COSTS = (
-    "| | cores | MiB | API requests/s | API server's cores | adoption s | restart s | loop lag ms: p95, p99, max |",
-    "|---|---|---|---|---|---|---|---|",
+    *("", "cores", "MiB", "API requests/s", "API server's cores", "adoption s", "restart s"),
+    "loop lag ms: p95, p99, max",
 )
 
 
@@ -41,16 +42,17 @@ def write_report(folder: Path) -> str:
 
 
 def table(results: list[dict[str, Any]]) -> str:
-    """Markdown: reaction by number of policies, and the cost at each."""
+    """Return Markdown: reaction by number of policies, and the cost at each."""
     numbers = sorted({result["policies"] for result in results})
-    lines = [NOTE, "", "| | " + " | ".join(map(str, numbers)) + " |", "|---|" + "---|" * len(numbers)]
+    rows = []
     for label in dict.fromkeys(result["label"] for result in results):
         cells = {result["policies"]: _reaction(result) for result in results if result["label"] == label}
-        lines.append(f"| {label} | " + " | ".join(cells.get(number, "") for number in numbers) + " |")
+        rows.append([label, *(cells.get(number, "") for number in numbers)])
+    parts = [NOTE, markdown.table(["", *map(str, numbers)], rows)]
     for number in numbers:
-        lines += ["", f"{_policies(number)}, nothing changing:", "", *COSTS]
-        lines += [_cost(result) for result in results if result["policies"] == number]
-    return "\n".join(lines) + "\n"
+        costs = [_cost(result) for result in results if result["policies"] == number]
+        parts += [f"{_policies(number)}, nothing changing:", markdown.table(COSTS, costs)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _reaction(result: dict[str, Any]) -> str:
@@ -62,20 +64,16 @@ def _policies(number: int) -> str:
     return "1 policy" if number == 1 else f"{number:,} policies"
 
 
-def _cost(result: dict[str, Any]) -> str:
-    standing, lag = result["standing"], result["lag"]
-    restart = result["restart_seconds"]
-    cells = [
+def _cost(result: dict[str, Any]) -> list[str]:
+    standing, lag, restart = result["standing"], result["lag"], result["restart_seconds"]
+    figures = ("total_cores", "total_memory_mib", "requests_per_second", "api_server_cores")
+    return [
         result["label"],
-        standing.get("total_cores", ""),
-        standing.get("total_memory_mib", ""),
-        standing.get("requests_per_second", ""),
-        standing.get("api_server_cores", ""),
+        *(str(standing.get(name, "")) for name in figures),
         _adoption(result),
         "" if restart is None else f"{restart:.1f}",
         ", ".join(f"{1000 * lag[name]:g}" for name in ("p95", "p99", "max")) if lag else "",
     ]
-    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def _adoption(result: dict[str, Any]) -> str:

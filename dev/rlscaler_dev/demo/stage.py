@@ -60,12 +60,14 @@ class Stage(ABC, Generic[Recorder]):
         """Start the service and its scalers in the order in which they need each other, and send the load."""
         operator = self.operator()
         self.start_service()
+        # The processes of the service start while the operator's definitions and rights are created.
         if operator is not None:
             operator.install()
         self.wait_for_service()
         self.say(self.introduction())
         with self.recorder() as recorder:
             self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
+            # The recorder runs before anything scales, so that no change of replicas is missed.
             self.kube.apply_all(self.scalers())
             if operator is not None:
                 operator.start()
