@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlscaler_rl.evaluation.schema import ResultFile
 
 INVALID = 3
-"""Exit code of a run whose figures decide nothing."""
+"""Exit code of an invalid run."""
 
 _OPTIONS = (
     click.option(
@@ -44,7 +44,7 @@ _OPTIONS = (
         "--interval",
         "interval_seconds",
         type=int,
-        help="Action interval, seconds; settings that were tuned have their own. [default: 30]",
+        help="Action interval, seconds; tuned contenders have their own. [default: 30]",
     ),
     click.option("--duration", "duration_seconds", type=int, help="Seconds an episode. [default: 600]"),
     click.option(
@@ -95,9 +95,9 @@ def compare(**options: Any) -> None:
 
 
 def _run(kind: str, options: dict[str, Any]) -> None:
-    if options.pop("schema"):
-        from rlscaler_rl.evaluation.schema import ResultFile, json_schema
+    from rlscaler_rl.evaluation.schema import ResultFile, json_schema
 
+    if options.pop("schema"):
         click.echo(json_schema(ResultFile))
         return
     from rich.console import Console
@@ -111,7 +111,7 @@ def _run(kind: str, options: dict[str, Any]) -> None:
     folder = options.pop("out") or default_folder(kind)
     result = play(kind, folder, Console(stderr=output == "json"), **options)
     if output == "json":
-        click.echo(result.model_dump_json(indent=1))
+        click.echo(result.json_text())
     else:
         from rlscaler_rl.evaluation.report.terminal import show
 

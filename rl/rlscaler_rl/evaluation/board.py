@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from rlscaler_core.decision.types import Float
-from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
+from rlscaler_rl.results.statistics import Design, Interval, over_seeds, weights
 
 METRICS = {
     "j": "score: cost + 0.5 x late_percent, lower is better",
@@ -34,7 +34,7 @@ POLICY, SEED = "policy", "seed"
 
 
 class Named(Protocol):
-    """The part of `lineup.Entry` that rows need."""
+    """Name, label and role of a contender: the part of `lineup.Entry` that rows need."""
 
     @property
     def name(self) -> str: ...
@@ -56,19 +56,20 @@ class Board:
     """Seed of the resampling."""
 
     designs: dict[str, Design] = field(default_factory=dict)
-    """workload -> how its episodes hang together."""
+    """Workload -> dependence between its episodes."""
 
     scores: dict[tuple[str, str], dict[str, Float]] = field(default_factory=dict)
     _resampled: dict[tuple[str, str], Float] = field(default_factory=dict)
-    """Means of J, which every comparison needs; all metrics of all contenders would be half a gigabyte."""
+    """(workload, contender) -> resampled means of J."""
 
     def add(
         self, workload: str, contender: str, scores: dict[str, Float], blocks: tuple[int, ...] | None = None
     ) -> None:
-        """metric -> scores (runs, episodes); `blocks` (runs x episodes) of a trace says which block each one replays.
+        """Add scores (runs, episodes) by metric; `blocks` (runs x episodes) is the trace block of each episode.
 
-        Raises ValueError where J is undefined: a mean over what happened to be defined is not a paired comparison.
+        Raises ValueError where J is undefined in an episode.
         """
+        # A mean over the episodes in which J happens to be defined would not be a paired comparison.
         if not np.isfinite(scores["j"]).all():
             raise ValueError(f"{workload}, {contender}: J is undefined in some episodes; every episode needs a score")
         runs, episodes = scores["j"].shape
@@ -81,7 +82,7 @@ class Board:
 
     @property
     def averaged(self) -> list[str]:
-        """What `all` is the mean of; workloads apart only where nothing else was played."""
+        """Workloads that `all` is the mean of; workloads apart only where no other was played."""
         return [name for name in self.workloads if name not in self.apart] or self.workloads
 
     def parts(self, workload: str) -> list[str]:
@@ -100,36 +101,41 @@ class Board:
         return all((part, contender) in self.scores for part in self.parts(workload))
 
     def decidable(self, workload: str) -> bool:
-        """A mean over workloads needs less of each: only a single block has no spread that could be resampled."""
+        """Return True where the workload has enough independent units for a verdict."""
+        # A mean over workloads needs less of each: only a single block has no spread that could be resampled.
         if workload == ALL:
             return all(self.designs[part].units > 1 for part in self.averaged)
         return self.designs[workload].decidable
 
     def mean(self, workload: str, contender: str, metric: str) -> float:
-        """Over all episodes; `all` gives every workload the same weight."""
+        """Return the mean over all episodes; in `all` every workload has the same weight."""
         return float(np.mean([self.scores[part, contender][metric].mean() for part in self.parts(workload)]))
 
     def by_run(self, workload: str, contender: str, metric: str) -> Float:
-        """(runs,) means."""
+        """Return the mean of each run, (runs,)."""
         parts = self.parts(workload)
         runs = self.designs[parts[0]].runs
         means = [self.scores[part, contender][metric].reshape(runs, -1).mean(axis=1) for part in parts]
         return np.asarray(np.mean(means, axis=0))
 
     def resampled(self, workload: str, contender: str, metric: str) -> Float:
-        """(B,) means, the same resamples for every contender and metric."""
+        """Return resampled means (B,); the resamples are the same for every contender and metric."""
         return np.asarray(np.mean([self._of_part(part, contender, metric) for part in self.parts(workload)], axis=0))
 
     def _of_part(self, workload: str, contender: str, metric: str) -> Float:
         drawn = weights(self.designs[workload], self.workloads.index(workload), self.seed)
         if metric != "j":
             return np.asarray(drawn @ self.scores[workload, contender][metric])
+        # Only J is kept, which every comparison needs: all metrics of all contenders would be half a gigabyte.
         if (workload, contender) not in self._resampled:
             self._resampled[workload, contender] = drawn @ self.scores[workload, contender]["j"]
         return self._resampled[workload, contender]
 
     def interval(self, statistic: Callable[[Callable[[str, str], Float]], Float], workload: str) -> Interval:
-        """Interval of a function of means, `statistic(read)`: `read(contender, metric)` is a mean or its resamples."""
+        """Return the interval of a function of means, `statistic(read)`.
+
+        `read(contender, metric)` is a mean or its resamples.
+        """
 
         def once(contender: str, metric: str) -> Float:
             return np.array([self.mean(workload, contender, metric)])
@@ -138,7 +144,7 @@ class Board:
         return Interval.of(mean, statistic(lambda contender, metric: self.resampled(workload, contender, metric)))
 
     def over_seeds(self, workload: str, metric: str = "j") -> tuple[float, Float]:
-        """The recipe's mean over its trained seeds, and (B,) means resampled over seeds and episodes at once."""
+        """Return the mean over the training seeds, and means (B,) resampled over seeds and episodes at once."""
         resampled = [self.resampled(workload, name, metric) for name in self.models]
         return float(np.mean([self.mean(workload, name, metric) for name in self.models])), over_seeds(
             resampled, self.seed
@@ -146,7 +152,7 @@ class Board:
 
 
 def _defined(values: Float) -> Float:
-    """Episodes in which a metric is undefined (no request, no latency) count as the mean of the others."""
+    """Return values in which undefined ones (no request, no latency) are the mean of the others."""
     known = np.isfinite(values)
     if known.all():
         return values

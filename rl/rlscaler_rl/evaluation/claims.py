@@ -1,4 +1,4 @@
-"""Figures that earlier research on such a policy claimed, beside the same figures measured here."""
+"""Figures claimed by earlier research on such a policy, beside the same figures measured here."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.lineup import CPU_ONLY, GPU_ONLY
 from rlscaler_rl.evaluation.schema import Claim
-from rlscaler_rl.evaluation.statistics import Interval
+from rlscaler_rl.results.statistics import Interval
 
 RATIOS = {"random": 1.96, "spike": 1.27, "ramp": 1.16, "periodic": 1.0}
 """Performance per cost of the policy over HPA's; `periodic` was called balanced."""
 
-PERFORMANCE_PER_COST = "goodput per cost, policy over contender"
 DEFINITION = (
     "Performance is goodput, requests answered within the SLO a second; cost is the mean of the replicas paid for, in "
     "GPU replica equivalents; both are means over the same episodes, divided afterwards. The earlier figures came "
@@ -24,13 +23,14 @@ DEFINITION = (
 
 @dataclass(frozen=True, slots=True)
 class _Ratio:
-    """policy / contender of one metric; `more_is_better` tells which side of 1 a claim of `better` is on."""
+    """Ratio policy / contender of one metric; with `more_is_better` a ratio above 1 is better."""
 
     quantity: str
     metric: str
     more_is_better: bool
 
 
+_PER_COST = _Ratio("goodput per cost, policy over contender", "goodput_rps", True)
 _AGAINST_STATIC = (
     _Ratio("p95 latency, policy over contender", "p95_ms", False),
     _Ratio("throughput (goodput), policy over contender", "goodput_rps", True),
@@ -38,26 +38,40 @@ _AGAINST_STATIC = (
 
 
 def claims(board: Board) -> list[Claim]:
-    """The claimed ratios to HPA, then p95 and throughput against the static pools, per workload that was played."""
-    made = []
+    """Return the claimed ratios to HPA, then p95 and throughput against the static pools, by workload."""
     labels = {entry.name: entry.label for entry in board.entries}
-    for workload, claimed in RATIOS.items():
-        for rival in ("hpa", "hpa_tuned"):
-            if (workload, rival) in board.scores:
-                found = ratio(board, workload, rival, "goodput_rps", per_cost=True)
-                made.append(_claim(workload, PERFORMANCE_PER_COST, labels[rival], claimed, found, more_is_better=True))
-    for workload in board.averaged:
-        for rival in (GPU_ONLY, CPU_ONLY):
-            if (workload, rival) in board.scores:
-                for item in _AGAINST_STATIC:
-                    found = ratio(board, workload, rival, item.metric)
-                    better = item.more_is_better
-                    made.append(_claim(workload, item.quantity, labels[rival], None, found, more_is_better=better))
-    return made
+
+    def claim(workload: str, rival: str, item: _Ratio, claimed: float | None = None) -> Claim:
+        measured = ratio(board, workload, rival, item.metric, per_cost=item is _PER_COST)
+        return Claim(
+            workload=workload,
+            quantity=item.quantity,
+            against=labels[rival],
+            claimed=claimed,
+            measured=measured.mean,
+            low=measured.low,
+            high=measured.high,
+            finding=finding(claimed, measured, more_is_better=item.more_is_better),
+        )
+
+    to_hpa = [
+        claim(workload, rival, _PER_COST, claimed)
+        for workload, claimed in RATIOS.items()
+        for rival in ("hpa", "hpa_tuned")
+        if (workload, rival) in board.scores
+    ]
+    to_static = [
+        claim(workload, rival, item)
+        for workload in board.averaged
+        for rival in (GPU_ONLY, CPU_ONLY)
+        if (workload, rival) in board.scores
+        for item in _AGAINST_STATIC
+    ]
+    return to_hpa + to_static
 
 
 def ratio(board: Board, workload: str, rival: str, metric: str, *, per_cost: bool = False) -> Interval:
-    """Ratio of means, policy over rival, each divided by its mean cost if `per_cost`."""
+    """Return the ratio of means, policy over rival, each divided by its mean cost if `per_cost`."""
     policy = board.policy.name
     return board.interval(
         lambda read: (
@@ -67,27 +81,12 @@ def ratio(board: Board, workload: str, rival: str, metric: str, *, per_cost: boo
     )
 
 
-def _claim(
-    workload: str, quantity: str, against: str, claimed: float | None, found: Interval, *, more_is_better: bool
-) -> Claim:
-    return Claim(
-        workload=workload,
-        quantity=quantity,
-        against=against,
-        claimed=claimed,
-        measured=found.mean,
-        low=found.low,
-        high=found.high,
-        finding=finding(claimed, found, more_is_better=more_is_better),
-    )
-
-
-def finding(claimed: float | None, found: Interval, *, more_is_better: bool) -> str:
-    """The finding in words; a claim of `better` is one of a ratio on the good side of 1."""
+def finding(claimed: float | None, measured: Interval, *, more_is_better: bool) -> str:
+    """Return the finding in words; without a `claimed` figure the claim is a ratio on the better side of 1."""
     if claimed is not None:
-        if found.low <= claimed <= found.high:
+        if measured.low <= claimed <= measured.high:
             return "as claimed"
-        return "more than claimed" if found.low > claimed else "less than claimed"
-    if found.low <= 1 <= found.high:
+        return "more than claimed" if measured.low > claimed else "less than claimed"
+    if measured.low <= 1 <= measured.high:
         return "no difference shown"
-    return "better" if (found.low > 1) == more_is_better else "worse"
+    return "better" if (measured.low > 1) == more_is_better else "worse"

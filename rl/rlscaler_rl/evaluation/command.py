@@ -1,4 +1,4 @@
-"""`rlscaler evaluate` and `rlscaler compare` in simulation: from what is given to a finished result folder."""
+"""`rlscaler evaluate` and `rlscaler compare` in simulation: from inputs to a finished result folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNDRAWN = ("sweep", "seed", EQUAL_COST)
 
 
 def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> ResultFile:
-    """Play, judge and write the folder; the console is told how it goes. Raises EvaluationError."""
+    """Play, judge and write the folder, with progress on the console. Raises EvaluationError."""
     began = time.monotonic()
     settings, loaded = inputs.settings, inputs.loaded
     siblings = f" and {len(loaded) - 1} other training seeds" if len(loaded) > 1 else ""
@@ -42,7 +42,7 @@ def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> Result
                 console.print(f"playing {workload} ({time.monotonic() - began:.0f} s)", highlight=False)
 
         played = play(settings, kind, loaded, step, timelines=drawn)
-    # The operator refuses to let an actor act outside its envelope; say so when these episodes are outside.
+    # Outside its envelope the operator does not let a network act, so these episodes played its fallback.
     for workload, reason in played.outside.items():
         console.print(
             f"[bold yellow]{workload}: outside {loaded[0].name}'s trained envelope ({reason}); its fallback acted[/]",
@@ -54,11 +54,11 @@ def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> Result
 def finish(
     kind: str, played: Played, loaded: Sequence[Loaded], folder: Path, began: float, console: Console
 ) -> ResultFile:
-    """Judge what was played and write the folder.
+    """Judge the played episodes and write the folder.
 
     `began`: the moment on the monotonic clock at which the command began, seconds.
     """
-    layout = Layout.at(kind, folder, [item.name for item in played.workloads])
+    layout = Layout(folder, kind, [item.name for item in played.workloads])
     with console.status("judging and drawing"):
         result = result_file(kind, played, loaded, time.monotonic() - began, layout.names())
         write_all(layout, result, played)

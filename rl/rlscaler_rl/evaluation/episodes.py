@@ -1,4 +1,4 @@
-"""The test episodes of every workload, what is said of them, and the digest by which equal episodes are told."""
+"""Test episodes of every workload, their description, and the digest that equal episodes share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.invariants import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import CSV, EvaluationSettings
-from rlscaler_rl.evaluation.statistics import blocks_of
+from rlscaler_rl.results.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
 from rlscaler_rl.workloads.library import splits
@@ -44,7 +44,7 @@ class Fold:
 
 
 def folds_of(workload: str, settings: EvaluationSettings) -> list[Fold]:
-    """The test episodes of a workload; a cross-fitted trace has several folds, each block of it about as often.
+    """Return the test episodes of a workload; a cross-fitted trace has several folds, each block about as often.
 
     Raises EvaluationError for a trace that cannot be read or is too short.
     """
@@ -102,30 +102,30 @@ def _own(path: str) -> Recording:
 
 
 def name_of(workload: str) -> str:
-    """A workload's name in results; a file goes by its name without the folder."""
+    """Return the name of a workload in results: of a file without its folder."""
     return Path(workload).name if is_file(workload) else workload
 
 
 def blocks_played(played: list[Fold]) -> tuple[int, ...] | None:
-    """(runs x episodes,) which block of a trace every row replays once `joined`; None for drawn loads."""
+    """Return the trace block of each episode (runs x episodes,), ordered as by `joined`; None for drawn loads."""
     name = played[0].workload
     if name not in TRACES and not is_file(name):
         return None
     numbered, first = [], 0
     for fold in played:
-        found: NDArray[np.int64] = np.array(blocks_of(fold.scenarios.rate), np.int64) + first
-        first = int(found.max()) + 1
-        numbered.append(found)
+        blocks: NDArray[np.int64] = np.array(blocks_of(fold.scenarios.rate), np.int64) + first
+        first = int(blocks.max()) + 1
+        numbered.append(blocks)
     return tuple(joined(numbered, played[0].runs).ravel().tolist())
 
 
 def joined(parts: list[Any], runs: int) -> Any:
-    """Arrays (N,) of every fold -> (runs, episodes) of the workload."""
+    """Return arrays (N,) of every fold as one array (runs, episodes) of the workload."""
     return np.concatenate([np.asarray(part).reshape(runs, -1) for part in parts], axis=1)
 
 
 def describe(played: list[Fold], settings: EvaluationSettings) -> Workload:
-    """What was played, and the cost that no controller can go below."""
+    """Return the description of the played episodes, with the cost that no controller can go below."""
     scenarios = Scenarios.concat([fold.scenarios for fold in played])
     params, mean_rate, workload = scenarios.params(), scenarios.mean_rate(), played[0].workload
     blocks = blocks_played(played)
@@ -167,10 +167,10 @@ def _figure(value: float) -> str:
 
 
 def digest(*parts: Scenarios) -> str:
-    """SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
-    found = hashlib.sha256()
+    """Return the SHA-256 over every column: loads, seeds, cold starts, measurement. Equal digests, equal conditions."""
+    sha256 = hashlib.sha256()
     for scenarios in parts:
         for column in fields(scenarios):
-            found.update(column.name.encode())
-            found.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
-    return found.hexdigest()
+            sha256.update(column.name.encode())
+            sha256.update(np.ascontiguousarray(getattr(scenarios, column.name)).tobytes())
+    return sha256.hexdigest()

@@ -1,4 +1,4 @@
-"""What can be wrong before an episode is played, and with tuned settings or a service."""
+"""Errors of models, options, configuration files, tuned settings and services."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 
 
 class EvaluationError(click.ClickException):
-    """A wrong model, option, configuration, policy, history or tuned setting; the message says what to change.
+    """A wrong model, option, configuration, policy, history or tuned setting; the message names the remedy.
 
     The exit code is 2.
     """
@@ -15,6 +15,6 @@ class EvaluationError(click.ClickException):
 
 
 class NotWorthPublishingError(EvaluationError):
-    """All is in order, and the verdict on a policy is that it should not be published. The exit code is 3."""
+    """The inputs are valid, and the verdict is not to publish the policy. The exit code is 3."""
 
     exit_code = 3

@@ -1,8 +1,8 @@
-"""May the policy act by default? The gate, how much of the distance to hindsight it closes, and like against like.
+"""Gate that a policy must pass to act by default, its share of the distance to hindsight, and like against like.
 
-One network that serves every load is not to be held against an HPA tuned for the very load alone: a user who tunes an
-HPA for a load can as well tune the policy for it, and a user who does not tune has one setting of either. So what was
-set for one load is also compared with what was set for that load, and one setting for all loads with other such.
+A network that serves every load is not compared with an HPA tuned for one load alone: a user who tunes an HPA for a
+load can tune the policy for it, and a user who does not tune has one setting of either. So settings for one load are
+also compared with each other, and settings for all loads with each other.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ import numpy as np
 from rlscaler_rl.evaluation.board import ALL, Board
 from rlscaler_rl.evaluation.rows import as_difference, difference
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, Rival, SeedRow
-from rlscaler_rl.evaluation.statistics import Interval
+from rlscaler_rl.results.statistics import Interval
 from rlscaler_rl.workloads import PATTERNS, TRACES
 
 SMOOTH = ("ramp", "azure_conv", "servegen_small", "servegen_large", "worldcup")
-"""Loads that a tuned HPA already follows: being as good is enough. On all others the policy has to be better."""
+"""Loads that a tuned HPA already follows: there the policy may be as good. On all others it has to be better."""
 
 MARGIN_PERCENT = 2.0
-"""How far above the better rival the policy may be on a smooth load."""
+"""Percent of J by which the policy may be above a rival on a smooth load."""
 
 RIVALS = (("hpa_tuned", "hpa"), ("rule_tuned", "rule"))
-"""What the policy has to beat, tuned for the very workload; the second stands in where the first was not played."""
+"""Rivals that the policy has to beat, tuned for the workload; the second stands in where the first was not played."""
 
 BEGIN, END = RIVALS[0], ("hindsight_tuned", "hindsight")
 FEWEST_PERCENT = 2.0
-"""% of the begin's J by which the two ends must be apart for a share of their distance to mean anything."""
+"""Percent of the begin's J by which the two ends must be apart for a share of their distance to be meaningful."""
 
 TINY = 1e-3
-"""A resample in a hundred may draw the two ends on top of each other; its share is then huge, not infinite."""
+"""Least distance of the two ends in a resample: a resample in a hundred may draw them on top of each other."""
 
 PASSES, FAILS, UNDECIDED = "passes", "fails", "undecided"
 
 
 class Scope(NamedTuple):
-    """A subject, and rivals that are set as hard as it is."""
+    """A subject, and rivals that were tuned on the same loads."""
 
     name: str
     title: str
@@ -53,23 +53,23 @@ SCOPES = (
 
 
 def gate(board: Board, subject: str | None = None, against: Sequence[Sequence[str]] = RIVALS) -> Gate:
-    """One row per workload that counts; extras are reported apart and do not decide.
+    """Return the gate with a row for each workload that counts; workloads apart do not decide.
 
     `subject`: the contender that has to pass, the policy if None. `against`: groups of rivals; the first of each group
     that was played everywhere counts.
     """
     rivals = [stand_in(board, names) for names in against]
-    made = [gate_row(board, workload, [name for name in rivals if name], subject) for workload in board.averaged]
+    rows = [gate_row(board, workload, [name for name in rivals if name], subject) for workload in board.averaged]
     return Gate(
-        passed=bool(made) and all(row.status == PASSES for row in made),
+        passed=bool(rows) and all(row.status == PASSES for row in rows),
         margin_percent=MARGIN_PERCENT,
-        rows=made,
-        untuned=[found or names[0] for names, found in zip(against, rivals, strict=True) if found != names[0]],
+        rows=rows,
+        untuned=[rival or names[0] for names, rival in zip(against, rivals, strict=True) if rival != names[0]],
     )
 
 
 def stand_in(board: Board, names: Iterable[str]) -> str | None:
-    """The first of `names` that played everywhere."""
+    """Return the first of `names` that played everywhere, or None."""
     return next((name for name in names if board.played(ALL, name)), None)
 
 
@@ -87,46 +87,47 @@ def gate_row(board: Board, workload: str, rivals: list[str], subject: str | None
 
 
 def judge(met: list[tuple[str, Difference]], *, smooth: bool) -> tuple[str, str]:
-    """Status and its reason. Bursty: a win over every rival. Smooth: a mean within the margin is enough.
+    """Return status and reason. Bursty: a win over every rival. Smooth: a mean within the margin is enough.
 
-    Above the margin or not won, a row fails only where that is itself decided; otherwise it is undecided.
+    Without a win, or above the margin, a row fails where the loss is decided; otherwise it is undecided.
     """
     if not met:
         return UNDECIDED, "neither HPA nor the rule was played"
-    short = [(label, found) for label, found in met if found.verdict != "win" and not _close(found, smooth)]
+    short = [(label, item) for label, item in met if item.verdict != "win" and not _close(item, smooth)]
     if not short:
-        within = [label for label, found in met if found.verdict != "win"]
+        within = [label for label, item in met if item.verdict != "win"]
         return PASSES, f"within {MARGIN_PERCENT:g} % of {' and '.join(within)}" if within else "better than both"
-    lost = [(label, found) for label, found in short if found.verdict == "loss"]
+    lost = [(label, item) for label, item in short if item.verdict == "loss"]
     named = lost or short
-    reason = " and ".join(f"{found.shown()} against {label}" for label, found in named)
+    reason = " and ".join(f"{item.shown()} against {label}" for label, item in named)
     return (FAILS if lost else UNDECIDED), reason
 
 
-def _close(found: Difference, smooth: bool) -> bool:
-    return smooth and found.percent <= MARGIN_PERCENT
+def _close(difference: Difference, smooth: bool) -> bool:
+    return smooth and difference.percent <= MARGIN_PERCENT
 
 
 def closed(
     board: Board, subject: str | None = None, first: Sequence[str] = BEGIN, last: Sequence[str] = END
 ) -> list[Closed]:
-    """Per workload and for their mean: (J of the tuned HPA - J of the policy) / (J of the tuned HPA - J of hindsight).
+    """Return the share of the distance from `first` to `last` that the policy closes, by workload and for their mean.
 
-    The mean is the share of the mean distance, so that a workload where there is nothing to gain weighs nothing.
+    It is (J of the tuned HPA - J of the policy) / (J of the tuned HPA - J of hindsight).
     """
     begin, end = stand_in(board, first), stand_in(board, last)
     if begin is None or end is None:
         return []
     chosen = subject or board.policy.name
+    # The mean is the share of the mean distance, so that a workload without a distance has no weight.
     return [share_closed(board, workload, chosen, begin, end) for workload in [*board.workloads, ALL]]
 
 
 def share_closed(board: Board, workload: str, policy: str, begin: str, end: str) -> Closed:
     far, near = board.mean(workload, begin, "j"), board.mean(workload, end, "j")
     distance = board.interval(lambda read: read(begin, "j") - read(end, "j"), workload)
-    found = None
+    share = None
     if distance.low > 0 and distance.mean >= FEWEST_PERCENT / 100 * far:
-        found = board.interval(
+        share = board.interval(
             lambda read: (
                 100 * (read(begin, "j") - read(policy, "j")) / np.maximum(read(begin, "j") - read(end, "j"), TINY)
             ),
@@ -139,14 +140,14 @@ def share_closed(board: Board, workload: str, policy: str, begin: str, end: str)
         begin_j=far,
         end_j=near,
         policy_j=board.mean(workload, policy, "j"),
-        percent=found and found.mean,
-        low=found and found.low,
-        high=found and found.high,
+        percent=share and share.mean,
+        low=share and share.low,
+        high=share and share.high,
     )
 
 
 def training_seeds(board: Board) -> list[SeedRow]:
-    """How much the result depends on the training seed; empty for a single model."""
+    """Return a row for each workload over the training seeds; none for a single model."""
     if len(board.models) < 2:
         return []
     return [seed_row(board, workload) for workload in [*board.workloads, ALL]]
@@ -161,8 +162,8 @@ def seed_row(board: Board, workload: str) -> SeedRow:
     rivals = []
     for name in filter(None, (stand_in(board, names) for names in RIVALS)):
         theirs = board.mean(workload, name, "j")
-        found = Interval.of(mean - theirs, resampled - board.resampled(workload, name, "j"))
-        apart = as_difference(found, theirs, decidable=board.decidable(workload))
+        interval = Interval.of(mean - theirs, resampled - board.resampled(workload, name, "j"))
+        apart = as_difference(interval, theirs, decidable=board.decidable(workload))
         rivals.append(Rival(contender=name, label=labels[name], difference=apart))
     return SeedRow(
         workload=workload,
@@ -178,7 +179,7 @@ def seed_row(board: Board, workload: str) -> SeedRow:
 
 
 def like_for_like(board: Board) -> list[Like]:
-    """One comparison for every scope that was played everywhere."""
+    """Return a comparison for every scope that was played everywhere."""
     labels = {entry.name: entry.label for entry in board.entries}
     return [
         Like(

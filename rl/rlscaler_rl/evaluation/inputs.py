@@ -1,4 +1,4 @@
-"""What `rlscaler evaluate` and `rlscaler compare` are given, read before anything that takes seconds to import."""
+"""Inputs of `rlscaler evaluate` and `rlscaler compare`, read before the modules that take seconds to import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = Path("rl")
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Everything that an evaluation in simulation needs."""
+    """Settings and models of an evaluation in simulation."""
 
     settings: EvaluationSettings
     loaded: list[Loaded]
@@ -27,18 +27,18 @@ class Inputs:
 
 
 def read_inputs(model: Sequence[str], config: Path | None, **options: Any) -> Inputs:
-    """Read options, configuration and models, and try that every recorded load has an episode to play.
+    """Read options, configuration and models, and check that every recorded load has an episode to play.
 
     Raises EvaluationError naming the option, the file and the remedy.
     """
     settings = read_settings(config, **options)
-    one = settings.model_copy(update={"runs": 1, "episodes": 1})
+    smallest = settings.model_copy(update={"runs": 1, "episodes": 1})
     for workload in settings.workloads:
         if workload in TRACES or is_file(workload):
-            folds_of(workload, one)
+            folds_of(workload, smallest)
     return Inputs(settings, models.load_all(model, RESULTS))
 
 
 def default_folder(kind: str) -> Path:
-    """`rl/KIND_YYYYMMDD_HHMMSS`."""
+    """Return `rl/KIND_YYYYMMDD_HHMMSS`."""
     return RESULTS / f"{kind}_{datetime.now():%Y%m%d_%H%M%S}"

@@ -1,8 +1,7 @@
-"""The meter's conservation laws, recomputed from the raw counters of every episode, and the physical cost floor.
+"""Conservation laws of the meter, recomputed from the raw counters of every episode, and the physical cost floor.
 
-The simulator refuses a run that breaks one; this is the second pair of eyes, written against the counters alone,
-and it puts the largest deviation into the result. A broken meter once made a policy win by 11-45 % with tight
-intervals: no statistics catches that.
+The simulator refuses a run that breaks a law. This second check is written against the counters alone and puts the
+largest deviation into the result: a broken meter once made a policy win by 11-45 % with tight intervals.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from rlscaler_rl.simulation.ledger import Ledger, in_time_limits, work_tolerance
 from rlscaler_rl.simulation.scenario import Scenarios
 
 TOLERANCE = 1e-5
-"""Relative to the larger of 1 and what is compared; the counters are sums of thousands of terms."""
+"""Allowed deviation, relative to the larger of 1 and the compared values: counters are sums of thousands of terms."""
 
 STATEMENTS = {
     "billing": "billed replica-seconds = (ready + pending) replica-seconds = targets over time",
@@ -34,13 +33,13 @@ STATEMENTS = {
 
 @dataclass(slots=True)
 class Audit:
-    """Collects violations over all runs."""
+    """Largest violation of each invariant over all runs."""
 
     worst: dict[str, tuple[float, str]] = field(default_factory=dict)
     checked: int = 0
 
     def add(self, name: str, ledger: Ledger, scenarios: Scenarios) -> None:
-        """Check one run; `name` is what a violation is reported under."""
+        """Check one run; `name` is the run in the report of a violation."""
         self.checked += len(scenarios)
         for key, values in deviations(ledger, scenarios).items():
             worst = float(np.max(np.where(np.isfinite(values), values, np.inf)))
@@ -48,11 +47,11 @@ class Audit:
                 self.worst[key] = worst, name
 
     def merge(self, other: Audit) -> None:
-        """Take over what another audit saw."""
+        """Add the checks of another audit."""
         self.checked += other.checked
-        for key, found in other.worst.items():
-            if key not in self.worst or found[0] > self.worst[key][0]:
-                self.worst[key] = found
+        for key, worst in other.worst.items():
+            if key not in self.worst or worst[0] > self.worst[key][0]:
+                self.worst[key] = worst
 
     def invariants(self) -> list[Invariant]:
         return [
@@ -67,7 +66,7 @@ class Audit:
         ]
 
     def reasons(self) -> list[str]:
-        """One sentence per broken invariant."""
+        """Return a sentence for each broken invariant."""
         return [
             f"broken meter: {item.statement} (deviation {item.worst:.3g} in {self.worst[item.name][1]})"
             for item in self.invariants()
@@ -76,7 +75,7 @@ class Audit:
 
 
 def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
-    """Relative violation per invariant and episode, (N,) each; 0 or less where it holds."""
+    """Return the relative violation (N,) of each invariant by episode; 0 or less where it holds."""
     params = scenarios.params()
     inside = np.arange(scenarios.arrivals.shape[1]) < ledger.seconds[:, None]
     arrivals = np.where(inside, scenarios.arrivals, 0).sum(axis=1, dtype=np.float64)
@@ -111,26 +110,24 @@ def deviations(ledger: Ledger, scenarios: Scenarios) -> dict[str, Float]:
 
 
 def relative_price(params: Params) -> Float:
-    """(N, 2) price of a replica in GPU replica equivalents."""
+    """Return the price of a replica, (N, 2), in GPU replica equivalents."""
     return np.asarray(params.cost_per_hour / params.cost_per_hour[:, [GPU]])
 
 
 def physical_floor(params: Params, answered_rps: Float) -> Float:
-    """(N,) mean GPU replica equivalents that `answered_rps` (N,) keeps busy on the cheaper pool present.
-
-    Arrivals x service time x price: every replica busy all the time, no cold start, no idle second, no queue.
-    """
+    """Return the mean GPU replica equivalents (N,) that `answered_rps` (N,) keeps busy on the cheaper pool present."""
+    # Arrivals x service time x price: every replica busy all the time, no cold start, no idle second, no queue.
     per_request = np.where(params.present, relative_price(params) / params.requests_per_second, np.inf)
     return np.asarray(answered_rps * np.min(per_request, axis=1))
 
 
 def minimum_cost(params: Params) -> Float:
-    """(N,) GPU replica equivalents of minReplicas, billed from the first second to the last."""
+    """Return the GPU replica equivalents (N,) of minReplicas, billed from the first second to the last."""
     return np.asarray((np.where(params.present, params.min_replicas, 0) * relative_price(params)).sum(axis=1))
 
 
 def _beyond(low: Float, high: Float) -> Float:
-    """How far `low` is above `high`; an infinite `high` is no limit."""
+    """Return the relative excess of `low` over `high`; an infinite `high` is no limit."""
     return np.asarray(np.maximum(low - high, 0.0) / np.maximum(np.abs(low), 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Who plays: the model under evaluation, tuned and untuned autoscalers, controls, references and static pools."""
+"""Contenders: the model under evaluation, tuned and untuned autoscalers, controls, references and static pools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.scenario import Scenarios
 
 EQUAL_COST = "equal_cost"
-"""Role of static replicas of one pool alone at exactly the policy's mean cost: what its money buys without scaling."""
+"""Role of static replicas of one pool alone at exactly the policy's mean cost."""
 
 GPU_ONLY, CPU_ONLY = "static_gpu_only", "static_cpu_only"
 POOLS = {GPU_ONLY: GPU, CPU_ONLY: CPU}
@@ -47,13 +47,13 @@ EVALUATED = (
     "hindsight",
     "hindsight_tuned",
 )
-"""Who is played by `evaluate`; `compare` plays all entries, sweeps HPA's target and adds the pools of equal cost."""
+"""Contenders of `evaluate`; `compare` plays all entries, sweeps HPA's target and adds the pools of equal cost."""
 
 HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
 """Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
 
 FOR_ALL = ("ppo", "hpa", "rule")
-"""Also shown with one setting for all loads, as a policy has to do with one network."""
+"""Contenders that also play with one setting for all loads, as a policy has one network for all loads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Entry:
     """Key in result files."""
 
     label: str
-    """The name as shown to people."""
+    """Name for people."""
 
     role: str
     """`policy`, `variant` (the bundled policy, tuned as contenders are), `seed`, `contender`, `equal_cost`, `sweep` (a
-    variant drawn on the front only), `control` (must lose visibly) or `reference` (knows what no controller can know).
+    variant drawn on the front only), `control` (must lose visibly) or `reference` (knows the load to come).
     For one service also `spec` (a network under the recommended spec), `tuned` and `today`."""
 
     make: Callable[[Float, int], Controller]
@@ -81,10 +81,10 @@ class Entry:
 def contenders(
     kind: str, loaded: Sequence[Loaded], workload: str | None = None, fold: int | None = None
 ) -> list[Entry]:
-    """The policy first. Names, labels and roles are the same for every workload; how the tuned are set is not.
+    """Return all contenders, the policy first. Only the settings of tuned ones differ between workloads.
 
-    `fold`: the fold of a cross-fitted trace that is played; the settings come from the other. Raises EvaluationError
-    for tuned settings that are out of date.
+    `fold`: the played fold of a cross-fitted trace; the settings come from the other. Raises EvaluationError for tuned
+    settings that are out of date.
     """
     policy = loaded[0]
     listed = lineup(policy.actor, policy.name, workload=workload, fold=fold, sweep=kind == COMPARISON)
@@ -102,7 +102,7 @@ def contenders(
 def lineup(
     actor: ActorLike, label: str, *, workload: str | None = None, fold: int | None = None, sweep: bool = False
 ) -> list[Entry]:
-    """The policy first, then all that it meets on one workload; names, labels and roles are the same on all.
+    """Return the policy, then its rivals on one workload; names, labels and roles are the same on all workloads.
 
     `actor` is the model under evaluation; the controls run with its manifest: same stack, same residual mode. Only
     `frozen` always holds the present replicas, because a frozen residual policy would be the rule itself.
@@ -134,12 +134,12 @@ def lineup(
 
 
 def unscaled(rate: Float, seed: int) -> Controller:
-    """An entry's `make` that keeps the replicas which an episode begins with."""
+    """Return a controller that keeps the replicas which an episode begins with."""
     return Unscaled()
 
 
 def standing(scenarios: Scenarios, replicas: NDArray[np.int64]) -> Scenarios:
-    """The same episodes with `replicas` (N, 2) from the first second to the last, whatever the limits were."""
+    """Return the episodes with `replicas` (N, 2) from the first second to the last, whatever the limits were."""
     return replace(
         scenarios.copy(),
         initial=replicas,
@@ -150,7 +150,7 @@ def standing(scenarios: Scenarios, replicas: NDArray[np.int64]) -> Scenarios:
 
 
 def at_equal_cost(scenarios: Scenarios, pool: int, cost: float) -> Scenarios:
-    """The same episodes with `pool` alone, ready from the first second, at a mean cost of `cost`.
+    """Return the episodes with `pool` alone, ready from the first second, at a mean cost of `cost`.
 
     `cost` is in GPU replica equivalents. Replicas are whole, so some episodes have one more than others, spread evenly
     over the rows; limits on replicas and nodes are lifted as far as the cost needs.
@@ -172,7 +172,7 @@ def _always(actor: ActorLike) -> Callable[[Float, int], ActorLike]:
 
 
 def _tuned(workload: str | None, fold: int | None) -> list[Entry]:
-    """One or two entries for each contender that has been tuned at all."""
+    """Return one or two entries for each contender that has tuned settings."""
     entries = []
     for name, tunable in CONTENDERS.items():
         if not is_tuned(name):

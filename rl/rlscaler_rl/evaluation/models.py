@@ -1,9 +1,9 @@
-"""Find and load the model under evaluation, or the network that fine-tuning starts from.
+"""Loading of the model under evaluation, or of the network that fine-tuning starts from.
 
 ONNX with its manifest is read by the operator's own loader. A `.zip` of stable-baselines3 is read by the training code,
-weights only. A pickled `.pt` is refused: opening one runs whatever code its author put into it.
+weights only. A pickled `.pt` is refused: opening it runs any code that is in it.
 
-Reading weights brings torch with it, which takes seconds to import: it waits until there are weights to be read.
+Torch, which takes seconds to import, is imported where weights are read.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Loaded:
     """SHA-256 of the file; of the name for a rule without one."""
 
     source: str
-    """What `load` takes to load it again."""
+    """Argument with which `load` loads the model again."""
 
 
 def load(model: str | None, folder: Path) -> Loaded:
-    """The model that `--model` names; without one the newest training under `folder`, else the bundled policy.
+    """Return the model that `--model` names; by default the newest training under `folder`, else the bundled network.
 
-    Raises EvaluationError naming the file and what to give instead, also for a network for consumers of a stream.
+    Raises EvaluationError naming the file and the remedy, also for a network for consumers of a stream.
     """
     if model is None:
         newest = newest_training(folder)
@@ -68,9 +68,9 @@ def load(model: str | None, folder: Path) -> Loaded:
 
 
 def load_for_streams(model: str) -> Loaded:
-    """The network for consumers of a stream that `--model` names: a path, or `streams` for the bundled one.
+    """Return the network for consumers of a stream that `--model` names: a path, or `streams` for the bundled one.
 
-    Raises EvaluationError naming the file and what to give instead, also for a network for services.
+    Raises EvaluationError naming the file and the remedy, also for a network for services.
     """
     loaded = _read(model, lambda: _bundled(model) if model == STREAMS else _from_path(Path(model)))
     if not _for_consumers(loaded.actor):
@@ -94,11 +94,11 @@ def _for_consumers(actor: ActorLike) -> bool:
 
 
 def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
-    """Every `--model` in turn, the shipped one first; a folder of seed_*/ stands for all its seeds.
+    """Return the model of every `--model`, the shipped one first; a folder of seed_*/ stands for all its seeds.
 
-    Raises EvaluationError for a model that cannot be read or whose network is fed otherwise than the first one's.
+    Raises EvaluationError for a model that cannot be read, or with another stack or rule than the first.
     """
-    names = [name for one in chosen for name in _seeds_of(Path(one))]
+    names = [name for model in chosen for name in _seeds_of(Path(model))]
     loaded = [load(name, folder) for name in names] or [load(None, folder)]
     first = loaded[0].actor.manifest
     for other in loaded[1:]:
@@ -112,7 +112,7 @@ def load_all(chosen: Sequence[str], folder: Path) -> list[Loaded]:
 
 
 def load_again(source: str, digest: str) -> Loaded:
-    """The same model in another process. Raises EvaluationError when its file has changed meanwhile."""
+    """Load a model again in another process. Raises EvaluationError when its file has changed meanwhile."""
     loaded = load(source, Path())
     if loaded.digest != digest:
         raise EvaluationError(
@@ -123,20 +123,20 @@ def load_again(source: str, digest: str) -> Loaded:
 
 @lru_cache(maxsize=8)
 def actor_again(source: str, digest: str) -> ActorLike:
-    """`load_again` once in a process: the actor alone."""
+    """Return the actor of `load_again`, loaded once in a process."""
     return load_again(source, digest).actor
 
 
 def _seeds_of(path: Path) -> list[str]:
-    """The seed_*/ folders with a policy: the one that ships, then by number; the name itself where there are none."""
-    found = [seed for seed in path.glob("seed_*") if (seed / POLICY).is_file()] if path.is_dir() else []
+    """Return the seed_*/ folders with a network: the one that ships, then by number; the path itself where none is."""
+    seeds = [seed for seed in path.glob("seed_*") if (seed / POLICY).is_file()] if path.is_dir() else []
     best = f"seed_{_best(path)}"
-    numbered = sorted(found, key=lambda seed: (seed.name != best, len(seed.name), seed.name))
+    numbered = sorted(seeds, key=lambda seed: (seed.name != best, len(seed.name), seed.name))
     return [str(seed) for seed in numbered] or [str(path)]
 
 
 def _best(folder: Path) -> int | None:
-    """The seed whose policy lies in the folder itself; None where none has been chosen yet."""
+    """Return the seed whose network lies in the folder itself; None where none has been chosen yet."""
     path = folder / SEEDS
     if not path.is_file():
         return None
@@ -147,7 +147,7 @@ def _best(folder: Path) -> int | None:
 
 
 def newest_training(folder: Path) -> Path | None:
-    """The last `training_YYYYMMDD_HHMMSS` that holds an exported policy; the names sort by time."""
+    """Return the last `training_YYYYMMDD_HHMMSS` that holds an exported network; the names sort by time."""
     finished = [path for path in folder.glob(TRAININGS) if (path / POLICY).is_file()]
     return max(finished, key=lambda path: path.name, default=None)
 
@@ -208,7 +208,7 @@ def _name(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A general policy that fine-tuning starts from, and the weights that it is made of."""
+    """A general network that fine-tuning starts from, and its weights."""
 
     loaded: Loaded
     network: Network
@@ -232,7 +232,7 @@ class Start:
 
 
 def load_start(model: str | None) -> Start:
-    """What `--model` names: a folder, an .onnx or a .zip; the bundled policy without it.
+    """Return the network that `--model` names: a folder, an .onnx or a .zip; by default the bundled one.
 
     Nothing is unpickled or run: weights are read from the graph's initialisers, or from the archive's state dict.
     Raises EvaluationError: no such file, another contract version, another width, other layers, or a network on the

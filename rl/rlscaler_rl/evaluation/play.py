@@ -1,14 +1,10 @@
-"""Play every workload with every contender, on all cores, and collect scores, counters and the pictures' material."""
+"""Plays every workload with every contender, on all cores, and collects scores, counters and time-lines."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -19,6 +15,7 @@ from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.episodes import Fold, blocks_played, describe, digest, folds_of, joined, name_of
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.lineup import EQUAL_COST, POOLS, Entry, at_equal_cost, contenders
+from rlscaler_rl.evaluation.processes import side_by_side
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.simulation.episode import Run, run
@@ -26,12 +23,12 @@ from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
 
 Progress = Callable[[str, str], None]
-"""It is told the workload and the label of the contender that has been played."""
+"""Called with the workload and the label of a contender that has been played."""
 
 
 @dataclass(slots=True)
 class Played:
-    """All that reports and plots are made of."""
+    """Scores, checks and time-lines of an evaluation: the source of reports and pictures."""
 
     settings: EvaluationSettings
     entries: list[Entry]
@@ -40,30 +37,30 @@ class Played:
     workloads: list[Workload] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
     timelines: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
-    """(workload, contender) -> the first episode of the first run, second by second: never a chosen one."""
+    """(workload, contender) -> the first episode of the first run, second by second."""
 
     outside: dict[str, str] = field(default_factory=dict)
-    """workload -> why it is outside the model's trained envelope."""
+    """Workload -> reason for which it is outside the model's trained envelope."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One contender on one workload; small, because it travels to another process."""
+    """One contender on one workload, as another process gets it."""
 
     settings: EvaluationSettings
     models: tuple[tuple[str, str], ...]
-    """Source and digest of each: the other process loads them itself."""
+    """Source and digest of each model: the other process loads them itself."""
     kind: str
     workload: str
     contender: str
     timeline: bool
     cost: float | None = None
-    """What a static pool of equal cost may spend, GPU replica equivalents."""
+    """Mean cost of a static pool of equal cost, GPU replica equivalents."""
 
 
 @dataclass(slots=True)
 class TaskResult:
-    """What comes back: scores (runs, episodes) per metric, the audit of the meter, the first episode's record."""
+    """Scores (runs, episodes) by metric, the audit of the meter, and the record of the first episode."""
 
     scores: dict[str, Float]
     audit: Audit
@@ -79,10 +76,10 @@ def play(
     timelines: Sequence[str] | None = None,
     workers: int | None = None,
 ) -> Played:
-    """All workloads with all contenders; `timelines` names those whose first episode is recorded (None: all).
+    """Play all workloads with all contenders.
 
-    `loaded`: the shipped model first. The static pools of equal cost come last: they need the policy's. `workers` None:
-    one per core this process may use.
+    `loaded`: the shipped model first. `timelines`: contenders whose first episode is recorded (None: all). `workers`:
+    processes (None: one for each core that this process may use).
     """
     entries = contenders(kind, loaded)
     played = Played(settings, entries, Board(entries, [name_of(name) for name in settings.apart]), Audit())
@@ -93,53 +90,29 @@ def play(
         recorded = timelines is None or name in timelines
         return Task(settings, known, kind, workload, name, recorded, cost)
 
-    known = tuple((one.source, one.digest) for one in loaded)
+    known = tuple((model.source, model.digest) for model in loaded)
     static = [entry.name for entry in entries if entry.role == EQUAL_COST]
     names = [entry.name for entry in entries if entry.name not in static]
-    with _processes(workers) as do:
-        _collect(played, do, [task(workload, name) for workload in settings.played for name in names], progress)
-        policy = played.board.policy.name
-        costs = {name: played.board.mean(name_of(name), policy, "cost") for name in settings.played}
-        counted = [name for name in settings.played if name not in settings.apart]
-        last = [task(workload, name, costs[workload]) for workload in counted for name in static]
-        _collect(played, do, last, progress)
+    _collect(played, [task(workload, name) for workload in settings.played for name in names], progress, workers)
+    # The static pools of equal cost come last: they need the cost of the policy.
+    policy = played.board.policy.name
+    costs = {name: played.board.mean(name_of(name), policy, "cost") for name in settings.played}
+    counted = [name for name in settings.played if name not in settings.apart]
+    last = [task(workload, name, costs[workload]) for workload in counted for name in static]
+    _collect(played, last, progress, workers)
     return played
 
 
-Do = Callable[[Sequence[Task]], Iterator[tuple[Task, TaskResult]]]
-
-
-@contextmanager
-def _processes(workers: int | None) -> Iterator[Do]:
-    """Tasks are played in processes of their own, or here where one core is all there is."""
-    count = workers or len(os.sched_getaffinity(0))
-    if count == 1:
-        yield lambda tasks: ((task, play_one(task)) for task in tasks)
-        return
-    # Not forked: threads of ONNX Runtime do not survive a fork.
-    pool = ProcessPoolExecutor(count, mp_context=get_context("spawn"))
-
-    def there(tasks: Sequence[Task]) -> Iterator[tuple[Task, TaskResult]]:
-        waiting: dict[Future[TaskResult], Task] = {pool.submit(play_one, task): task for task in tasks}
-        for done in as_completed(waiting):
-            yield waiting[done], done.result()
-
-    try:
-        yield there
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _collect(played: Played, do: Do, tasks: Sequence[Task], progress: Progress) -> None:
-    """The board is filled in the order of the tasks, whichever was done first."""
+def _collect(played: Played, tasks: Sequence[Task], progress: Progress, workers: int | None) -> None:
+    """Play tasks and fill the board in their order, whichever was done first."""
     labels = {entry.name: entry.label for entry in played.entries}
-    found = {}
-    for task, result in do(tasks):
-        progress(name_of(task.workload), labels[task.contender])
-        found[task] = result
-    for task in tasks:
-        result, name = found[task], name_of(task.workload)
-        blocks = blocks_played(_folds(task.workload, task.settings))
+
+    def done(number: int) -> None:
+        progress(name_of(tasks[number].workload), labels[tasks[number].contender])
+
+    results = side_by_side(play_one, [(task,) for task in tasks], done=done, workers=workers)
+    for task, result in zip(tasks, results, strict=True):
+        name, blocks = name_of(task.workload), blocks_played(_folds(task.workload, task.settings))
         played.board.add(name, task.contender, result.scores, blocks)
         played.audit.merge(result.audit)
         if result.timeline is not None:
@@ -147,12 +120,12 @@ def _collect(played: Played, do: Do, tasks: Sequence[Task], progress: Progress) 
 
 
 def _note_workload(played: Played, workload: str) -> None:
-    made = _folds(workload, played.settings)
+    folds = _folds(workload, played.settings)
     name = name_of(workload)
-    played.workloads.append(describe(made, played.settings))
-    played.digests[name] = digest(*(fold.scenarios for fold in made))
+    played.workloads.append(describe(folds, played.settings))
+    played.digests[name] = digest(*(fold.scenarios for fold in folds))
     policy = next(entry for entry in played.entries if entry.role == "policy")
-    for fold in made:
+    for fold in folds:
         manifest = getattr(policy.make(fold.scenarios.rate.astype(np.float64), 0), "manifest", None)
         for reason in filter(None, [] if manifest is None else manifest.outside(fold.scenarios.params())[1]):
             played.outside[name] = reason
@@ -174,7 +147,7 @@ def _models(known: tuple[tuple[str, str], ...]) -> list[models.Loaded]:
 
 
 def play_one(task: Task) -> TaskResult:
-    """Every fold of a workload with one contender."""
+    """Play every fold of a workload with one contender."""
     settings = task.settings
     finished: list[Run] = []
     audit, record = Audit(), None
@@ -204,7 +177,7 @@ def play_entry(
     *,
     timeline: bool = False,
 ) -> Run:
-    """One contender on one batch of episodes; `audit` checks the meter's counters of all of them."""
+    """Play one contender on one batch of episodes; `audit` checks the counters of the meter."""
     controller = entry.make(scenarios.rate.astype(np.float64), seed)
     done = run(scenarios, controller, seed, timeline=int(timeline), level=level)
     audit.add(f"{workload}/{entry.name}", done.ledger, scenarios)
@@ -212,9 +185,9 @@ def play_entry(
 
 
 def scores_of(finished: Sequence[Run], runs: int) -> dict[str, Float]:
-    """Metric -> (runs, episodes) figures of the folds of one workload."""
+    """Return the figures (runs, episodes) of the folds of one workload by metric."""
     names = [column.name for column in fields(finished[0].result)]
-    return {name: joined([getattr(one.result, name) for one in finished], runs).astype(np.float64) for name in names}
+    return {name: joined([getattr(run.result, name) for run in finished], runs).astype(np.float64) for name in names}
 
 
 def _first_episode(done: Run, scenarios: Scenarios) -> dict[str, Any]:

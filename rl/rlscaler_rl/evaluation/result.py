@@ -1,4 +1,4 @@
-"""The result folder of what was played: rows, validity, digests, provenance, and the files with their pictures."""
+"""Result folder of an evaluation: rows, validity, digests, provenance, and the files with their pictures."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ _PACKAGES = ("rlscaler", "numpy", "numba", "scipy", "onnxruntime")
 def result_file(
     kind: str, played: Played, loaded: Sequence[Loaded], wall_seconds: float, files: list[str]
 ) -> ResultFile:
-    """`kind` is evaluation or comparison; `loaded` the shipped model and its siblings from other training seeds;
-    `files` are the names that lie beside the JSON."""
+    """Return the result of the played episodes.
+
+    `kind` is evaluation or comparison, `loaded` the shipped model and its siblings from other training seeds, `files`
+    the names beside the JSON.
+    """
     board = played.board
-    made, checks = rows(board), dependence(board)
+    all_rows, checks = rows(board), dependence(board)
     reasons = played.audit.reasons() + [_not_worse(check) for check in checks if not check.passed]
     settings = played.settings.model_dump(mode="json")
     return ResultFile(
@@ -47,7 +50,7 @@ def result_file(
         seeds=[_model(sibling) for sibling in loaded[1:]],
         metrics=METRICS,
         workloads=played.workloads,
-        rows=made,
+        rows=all_rows,
         gate=gate(board),
         closed=closed(board),
         like_for_like=like_for_like(board),
@@ -56,20 +59,20 @@ def result_file(
         dependence=checks,
         invariants=played.audit.invariants(),
         digests=Digests(
-            model=loaded[0].digest, settings=_sha256(settings), scenarios=played.digests, rows=rows_digest(made)
+            model=loaded[0].digest, settings=_sha256(settings), scenarios=played.digests, rows=rows_digest(all_rows)
         ),
         files=files,
     )
 
 
-def rows_digest(made: list[Row]) -> str:
-    """Equal for two runs that saw the same numbers."""
-    return _sha256([row.model_dump(mode="json") for row in made])
+def rows_digest(rows: list[Row]) -> str:
+    """Return a digest that is equal for two runs with the same figures."""
+    return _sha256([row.model_dump(mode="json") for row in rows])
 
 
 def _not_worse(check: Dependence) -> str:
-    found = check.difference
-    interval = f"policy - control {found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}], {found.percent:+.1f} %"
+    apart = check.difference
+    interval = f"policy - control {apart.mean:+.2f} [{apart.low:+.2f}, {apart.high:+.2f}], {apart.percent:+.1f} %"
     return (
         f"the outcome does not depend visibly on the network: {check.label} should score at least "
         f"{check.required_percent:g} % worse with an interval off zero ({interval})"
@@ -95,76 +98,73 @@ def _sha256(content: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The names of the files in a result folder; they are those of the earlier research code."""
+    """Names of the files in a result folder. Users' scripts read them, so they do not change."""
 
     folder: Path
-    json: str
-    main_picture: str
-    front: str
-    scores: str
-    radar: str
-    improvement: str
-    timelines: dict[str, str]
-    text: str
-    html: str
+    kind: str
+    """`evaluation` or `comparison`."""
 
-    @classmethod
-    def at(cls, kind: str, folder: Path, workloads: list[str]) -> Layout:
-        """`kind` evaluation: reports carry the folder's name, comparison: `rl_comparison_*`."""
-        if kind == "evaluation":
-            data, main = "comprehensive_evaluation.json", "evaluation_comparison.png"
-            prefix, report = "evaluation", f"{folder.name}_report"
-        else:
-            data, main = "rl_comparison_data.json", "rl_comparison_plots.png"
-            prefix, report = "rl_comparison", "rl_comparison_report"
-        front, scores, radar, improvement = (
-            f"{prefix}_{name}.png" for name in ("front", "scores", "radar", "improvement")
-        )
-        timelines = {workload: f"{prefix}_timeline_{workload}.png" for workload in workloads}
-        return cls(folder, data, main, front, scores, radar, improvement, timelines, f"{report}.txt", f"{report}.html")
+    workloads: Sequence[str]
+
+    @property
+    def json(self) -> str:
+        return "comprehensive_evaluation.json" if self.kind == "evaluation" else "rl_comparison_data.json"
+
+    @property
+    def text(self) -> str:
+        return f"{self._report}.txt"
+
+    @property
+    def html(self) -> str:
+        return f"{self._report}.html"
+
+    @property
+    def _report(self) -> str:
+        return f"{self.folder.name}_report" if self.kind == "evaluation" else "rl_comparison_report"
+
+    def picture(self, name: str) -> str:
+        """Return the file of a picture by its key in `PICTURES`, or of the time-lines of a workload."""
+        if name == "main":
+            return "evaluation_comparison.png" if self.kind == "evaluation" else "rl_comparison_plots.png"
+        return f"{'evaluation' if self.kind == 'evaluation' else 'rl_comparison'}_{name}.png"
 
     def names(self) -> list[str]:
-        pictures = [self.main_picture, self.front, self.scores, self.improvement, self.radar]
-        return [self.html, self.text, self.json, *pictures, *self.timelines.values()]
+        """Return all names, the report first."""
+        pictures = [*PICTURES, *(f"timeline_{workload}" for workload in self.workloads)]
+        return [self.html, self.text, self.json, *map(self.picture, pictures)]
+
+
+PICTURES = ("main", "front", "scores", "radar")
+"""Keys of the pictures in the order in which the HTML report shows them."""
 
 
 def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
-    """JSON first: figures survive even when a picture fails."""
-    from rlscaler_rl.evaluation.plots import bars, look, overview, radar, scores
+    """Write every file of `layout`."""
+    from rlscaler_rl.evaluation.plots import bars, overview, radar, scores, timeline
     from rlscaler_rl.evaluation.report.documents import html_report, text_report
+    from rlscaler_rl.evaluation.report.tables import title
+    from rlscaler_rl.results import figures
 
+    # The JSON and the text come first, so that figures survive a picture that cannot be drawn.
     layout.folder.mkdir(parents=True, exist_ok=True)
-    (layout.folder / layout.json).write_text(result.model_dump_json(indent=1) + "\n")
+    (layout.folder / layout.json).write_text(result.json_text() + "\n")
     (layout.folder / layout.text).write_text(text_report(result))
-    evaluation = result.kind == "evaluation"
-    pictures = [
-        (
-            "Scores metric by metric" if evaluation else "Against the tuned rivals, losses first",
-            layout.main_picture,
-            bars.metrics if evaluation else overview.overview,
-        ),
-        ("Cost-late front", layout.front, scores.fronts),
-        ("Scores of all contenders", layout.scores, scores.ladders),
-        ("Improvement over default HPA", layout.improvement, bars.improvement),
-        ("Qualities at a glance", layout.radar, radar.radar),
-    ]
-    for _, name, draw in pictures:
-        look.save(draw(result), layout.folder / name)
-    shown = [(caption, layout.folder / name) for caption, name, _ in pictures] + _timelines(layout, played)
+    main = ("Against the tuned rivals, losses first", overview.overview)
+    if layout.kind == "evaluation":
+        main = ("Scores metric by metric", bars.metrics)
+    drawings = (
+        main,
+        ("Cost-late front", scores.fronts),
+        ("Scores of all contenders", scores.ladders),
+        ("Qualities at a glance", radar.radar),
+    )
+    shown = []
+    for key, (caption, draw) in zip(PICTURES, drawings, strict=True):
+        shown.append((caption, layout.folder / layout.picture(key)))
+        figures.save(draw(result), shown[-1][1])
+    for workload in layout.workloads:
+        shown.append((f"{title(workload)}, second by second", layout.folder / layout.picture(f"timeline_{workload}")))
+        records = {entry.label: played.timelines.get((workload, entry.name)) for entry in played.entries}
+        panels = [(label, record) for label, record in records.items() if record is not None]
+        figures.save(timeline.timeline(workload, panels), shown[-1][1])
     (layout.folder / layout.html).write_text(html_report(result, shown))
-
-
-def _timelines(layout: Layout, played: Played) -> list[tuple[str, Path]]:
-    from rlscaler_rl.evaluation.plots import look, timeline
-    from rlscaler_rl.evaluation.report import tables
-
-    made = []
-    for workload, name in layout.timelines.items():
-        panels = [
-            (entry.label, played.timelines[workload, entry.name])
-            for entry in played.entries
-            if (workload, entry.name) in played.timelines
-        ]
-        look.save(timeline.timeline(workload, panels), layout.folder / name)
-        made.append((f"{tables.title(workload)}, second by second", layout.folder / name))
-    return made

@@ -6,21 +6,21 @@ import numpy as np
 
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board, Named
 from rlscaler_rl.evaluation.schema import Dependence, Difference, Row, Summary
-from rlscaler_rl.evaluation.statistics import Interval, Verdict
+from rlscaler_rl.results.statistics import Interval, Verdict
 from rlscaler_rl.simulation.objectives import WEIGHTS, improvements
 
 BASELINE = "hpa"
 """The contender that the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
 
 FEWEST_CHANGES = 1.0
-"""An episode: a baseline that hardly ever changes counts as if it did once, else one change more is -1000 %."""
+"""Changes an episode that a baseline counts at least: with hardly any, one change more would be -1000 %."""
 
 REQUIRED_MARGIN_PERCENT = 3.0
-"""% by which a control must lose for the outcome to depend visibly on the network."""
+"""Percent by which a control must lose for the outcome to depend visibly on the network."""
 
 
 def rows(board: Board) -> list[Row]:
-    """One row per workload and contender, then the mean over the workloads; the policy first in each."""
+    """Return a row for each workload and contender, then for the mean over the workloads; the policy first in each."""
     places = [*board.workloads, ALL]
     return [
         row(board, workload, entry)
@@ -31,7 +31,7 @@ def rows(board: Board) -> list[Row]:
 
 
 def row(board: Board, workload: str, entry: Named) -> Row:
-    """All metrics of one contender on one workload, and how the policy compares with it."""
+    """Return all metrics of one contender on one workload, and the policy's difference from it."""
     designs = [board.designs[part] for part in board.parts(workload)]
     is_policy = entry.name == board.policy.name
     return Row(
@@ -49,45 +49,45 @@ def row(board: Board, workload: str, entry: Named) -> Row:
 
 
 def summary(board: Board, workload: str, contender: str, metric: str) -> Summary:
-    """Spread over the runs and interval of the mean."""
+    """Return spread over the runs and interval of the mean."""
     by_run = board.by_run(workload, contender, metric)
     mean = board.mean(workload, contender, metric)
-    found = Interval.of(mean, board.resampled(workload, contender, metric))
+    interval = Interval.of(mean, board.resampled(workload, contender, metric))
     return Summary(
-        mean=found.mean,
+        mean=interval.mean,
         std=float(by_run.std(ddof=1)) if len(by_run) > 1 else 0.0,
         min=float(by_run.min()),
         max=float(by_run.max()),
-        low=found.low,
-        high=found.high,
+        low=interval.low,
+        high=interval.high,
     )
 
 
 def difference(board: Board, workload: str, contender: str, subject: str | None = None) -> Difference:
-    """Policy (or another subject) minus contender in J."""
+    """Return J of the policy, or of another subject, minus that of the contender."""
     policy = subject or board.policy.name
-    found = board.interval(lambda read: read(policy, "j") - read(contender, "j"), workload)
-    return as_difference(found, board.mean(workload, contender, "j"), decidable=board.decidable(workload))
+    interval = board.interval(lambda read: read(policy, "j") - read(contender, "j"), workload)
+    return as_difference(interval, board.mean(workload, contender, "j"), decidable=board.decidable(workload))
 
 
-def as_difference(found: Interval, reference: float, *, decidable: bool = True) -> Difference:
+def as_difference(interval: Interval, reference: float, *, decidable: bool = True) -> Difference:
+    """Return the interval also in percent of `reference`; undecided where the workload is not `decidable`."""
     percent = 100 / reference if reference else 0.0
     return Difference(
-        mean=found.mean,
-        low=found.low,
-        high=found.high,
-        percent=percent * found.mean,
-        low_percent=percent * found.low,
-        high_percent=percent * found.high,
-        verdict=(found.verdict if decidable else Verdict.UNDECIDED).value,
+        mean=interval.mean,
+        low=interval.low,
+        high=interval.high,
+        percent=percent * interval.mean,
+        low_percent=percent * interval.low,
+        high_percent=percent * interval.high,
+        verdict=(interval.verdict if decidable else Verdict.UNDECIDED).value,
     )
 
 
 def improvement(board: Board, workload: str, contender: str) -> dict[str, float] | None:
-    """The `weighted` objective in % against default HPA on the same workload, and the four parts of it.
+    """Return the `weighted` objective in % against default HPA on the same workload, and its four parts, not clipped.
 
-    Averages first, ratio after, so that one quiet episode does not divide by almost nothing. For `all`, the mean of
-    the workloads' improvements. Not clipped at 0.
+    `all` has the mean of the workloads' improvements. None where default HPA was not played.
     """
     if not board.played(workload, BASELINE):
         return None
@@ -96,8 +96,9 @@ def improvement(board: Board, workload: str, contender: str) -> dict[str, float]
 
 
 def _improvement(board: Board, workload: str, contender: str) -> dict[str, float]:
-    def figures(who: str) -> dict[str, float]:
-        mean = {name: board.mean(workload, who, name) for name in METRICS}
+    # Ratios of means: a ratio of each episode would divide by almost nothing in a quiet one.
+    def figures(name: str) -> dict[str, float]:
+        mean = {metric: board.mean(workload, name, metric) for metric in METRICS}
         changes = mean["scale_ups"] + mean["scale_downs"] + mean["placement_changes"]
         return {
             "latency": mean["p95_ms"],
@@ -113,18 +114,18 @@ def _improvement(board: Board, workload: str, contender: str) -> dict[str, float
 
 
 def dependence(board: Board) -> list[Dependence]:
-    """Every control must score worse than the policy, with an interval off zero and by a visible margin."""
+    """Return the check of each control: it must score worse than the policy, visibly and with an interval off zero."""
     checks = []
     for entry in board.entries:
         if entry.role != "control":
             continue
-        found = difference(board, ALL, entry.name)
-        passed = found.high < 0 and found.percent <= -REQUIRED_MARGIN_PERCENT
+        apart = difference(board, ALL, entry.name)
+        passed = apart.high < 0 and apart.percent <= -REQUIRED_MARGIN_PERCENT
         checks.append(
             Dependence(
                 control=entry.name,
                 label=entry.label,
-                difference=found,
+                difference=apart,
                 required_percent=REQUIRED_MARGIN_PERCENT,
                 passed=passed,
             )

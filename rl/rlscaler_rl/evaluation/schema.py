@@ -1,7 +1,7 @@
-"""What result files hold: a `ResultFile` of an evaluation or comparison, and the `ServiceVerdict` of one service.
+"""Content of result files: a `ResultFile` of an evaluation or comparison, and the `ServiceVerdict` of one service.
 
-`comprehensive_evaluation.json` and `rl_comparison_data.json` are one `ResultFile`. The description of every key is the
-schema's: `rlscaler compare --schema` prints it as JSON Schema. `rlscaler train --for` writes a `ServiceVerdict`.
+`comprehensive_evaluation.json` and `rl_comparison_data.json` are one `ResultFile` each; `rlscaler compare --schema`
+prints the description of every key as JSON Schema. `rlscaler train --for` writes a `ServiceVerdict`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from rlscaler_rl.results.document import Document
+
 SCHEMA_VERSION = "rlscaler.io/comparison/v3"
 VERDICT_VERSION, VERDICT_FILE = "rlscaler.io/verdict/v1", "verdict.json"
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Summary(_Frozen):
+class Summary(Document):
     """One metric of one contender on one workload."""
 
     mean: float
@@ -30,7 +28,7 @@ class Summary(_Frozen):
     high: float = Field(description="upper end of the 95 % bootstrap interval of the mean")
 
 
-class Difference(_Frozen):
+class Difference(Document):
     """Policy minus contender in J, paired episode by episode; below 0 the policy is better."""
 
     mean: float
@@ -48,7 +46,7 @@ class Difference(_Frozen):
         return f"{self.percent:+.1f} % [{self.low_percent:+.1f}, {self.high_percent:+.1f}]"
 
 
-class Row(_Frozen):
+class Row(Document):
     """One contender on one workload."""
 
     workload: str = Field(description="name, or `all`: the mean over every workload that is not an extra")
@@ -70,7 +68,7 @@ class Row(_Frozen):
     )
 
 
-class Invariant(_Frozen):
+class Invariant(Document):
     """One conservation law of the meter, recomputed from the counters of every episode."""
 
     name: str
@@ -80,8 +78,8 @@ class Invariant(_Frozen):
     worst: float = Field(description="largest violation, in the statement's unit")
 
 
-class Dependence(_Frozen):
-    """Does the outcome depend on the network at all? A control must lose by the margin."""
+class Dependence(Document):
+    """Check that the outcome depends on the network: a control must lose by the margin."""
 
     control: str
     label: str
@@ -90,7 +88,7 @@ class Dependence(_Frozen):
     passed: bool
 
 
-class Rival(_Frozen):
+class Rival(Document):
     """One contender that the gate names."""
 
     contender: str
@@ -98,8 +96,8 @@ class Rival(_Frozen):
     difference: Difference
 
 
-class GateRow(_Frozen):
-    """May the policy act by default on such a load?"""
+class GateRow(Document):
+    """Verdict on one workload: may the policy act by default on such a load?"""
 
     workload: str
     smooth: bool = Field(description="on smooth loads the policy may be up to `margin_percent` above the better rival")
@@ -108,7 +106,7 @@ class GateRow(_Frozen):
     reason: str
 
 
-class Gate(_Frozen):
+class Gate(Document):
     """J below the tuned HPA and the tuned rule with an interval off zero, or within the margin on smooth loads."""
 
     passed: bool = Field(description="every row passes")
@@ -117,7 +115,7 @@ class Gate(_Frozen):
     untuned: list[str] = Field(description="rivals that stand in untuned because no tuned one was played")
 
 
-class Closed(_Frozen):
+class Closed(Document):
     """The share of the distance from the tuned HPA to the hindsight rule that the policy closes."""
 
     workload: str
@@ -133,7 +131,7 @@ class Closed(_Frozen):
     high: float | None
 
 
-class Like(_Frozen):
+class Like(Document):
     """One setting of the policy against rivals that were set as hard: `load`, each for the load; `all`, one for all."""
 
     name: str
@@ -144,7 +142,7 @@ class Like(_Frozen):
     closed: list[Closed]
 
 
-class SeedRow(_Frozen):
+class SeedRow(Document):
     """The recipe over its training seeds: every seed's policy on one workload."""
 
     workload: str
@@ -158,7 +156,7 @@ class SeedRow(_Frozen):
     rivals: list[Rival] = Field(description="mean over the seeds minus rival, resampled likewise")
 
 
-class Claim(_Frozen):
+class Claim(Document):
     """A figure of earlier research beside the same figure measured here."""
 
     workload: str
@@ -171,8 +169,8 @@ class Claim(_Frozen):
     finding: str
 
 
-class Workload(_Frozen):
-    """What was played."""
+class Workload(Document):
+    """Test episodes of one workload."""
 
     name: str
     kind: str = Field(description="pattern, trace or extra (reported apart)")
@@ -188,7 +186,7 @@ class Workload(_Frozen):
     minimum_cost: float = Field(description="cost of minReplicas, GPU replica equivalents")
 
 
-class Digests(_Frozen):
+class Digests(Document):
     """SHA-256, to tell whether two results saw the same thing."""
 
     model: str
@@ -197,7 +195,7 @@ class Digests(_Frozen):
     rows: str = Field(description="of `rows` as canonical JSON; equal for a repeated run")
 
 
-class Model(_Frozen):
+class Model(Document):
     name: str
     path: str | None
     contract_version: str
@@ -209,7 +207,7 @@ class Model(_Frozen):
     provenance: dict[str, object]
 
 
-class ResultFile(_Frozen):
+class ResultFile(Document):
     """A complete evaluation or comparison."""
 
     schema_version: str = SCHEMA_VERSION
@@ -238,7 +236,7 @@ class ResultFile(_Frozen):
     files: list[str] = Field(description="beside this file")
 
 
-class ServiceRow(_Frozen):
+class ServiceRow(Document):
     """One contender on the held-back part; means over all episodes."""
 
     name: str
@@ -253,8 +251,8 @@ class ServiceRow(_Frozen):
     difference: Difference | None = Field(description="policy minus this contender; null for the policy itself")
 
 
-class ServiceTraining(_Frozen):
-    """How the policy for a service came about."""
+class ServiceTraining(Document):
+    """Training of the network for a service."""
 
     start: str
     steps: int
@@ -269,7 +267,7 @@ class ServiceTraining(_Frozen):
     )
 
 
-class Recommendation(_Frozen):
+class Recommendation(Document):
     """Recommended changes of the user's spec."""
 
     apply: bool
@@ -282,7 +280,7 @@ class Recommendation(_Frozen):
     together: str = Field(default="", description="the published policy under the changed spec, held to the gate")
 
 
-class RecordedHistory(_Frozen):
+class RecordedHistory(Document):
     """The recorded load of a service."""
 
     source: str
@@ -294,8 +292,8 @@ class RecordedHistory(_Frozen):
     smooth: bool
 
 
-class ServiceVerdict(_Frozen):
-    """verdict.json: what the held-back part found, and whether the policy may be published."""
+class ServiceVerdict(Document):
+    """Content of verdict.json: the figures of the held-back part, and whether the policy may be published."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -317,5 +315,5 @@ class ServiceVerdict(_Frozen):
 
 
 def json_schema(model: type[BaseModel]) -> str:
-    """The JSON Schema of the result file, descriptions included."""
+    """Return the JSON Schema of a result file, descriptions included."""
     return json.dumps(model.model_json_schema(), indent=2)

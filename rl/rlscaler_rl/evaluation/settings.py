@@ -1,4 +1,4 @@
-"""What is played: options of the command line over the user's JSON file over the defaults."""
+"""Settings of an evaluation: options of the command line over the user's JSON file over the defaults."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from rlscaler_rl.workloads import EXTRAS, MIXED, NAMES, PATTERNS, TRACES
 
 DEFAULT_WORKLOADS = (*PATTERNS, *TRACES)
 APART = (MIXED, *EXTRAS)
-"""Rows of their own, not part of the mean: the patterns with scale and phase drawn, steady loads, single pools, and
-services from all over the envelope."""
+"""Workloads that are not part of the mean: the patterns with scale and phase drawn, steady loads, single pools, and
+services drawn from the whole envelope."""
 
 GROUPS = {"patterns": PATTERNS, "traces": TRACES, "all": DEFAULT_WORKLOADS}
-"""Names that stand for several workloads."""
+"""Names of groups of workloads."""
 
 CSV = (".csv", ".csv.gz")
-"""A workload that ends so is a history of the user's own, cut by time; its last quarter is played."""
+"""Endings of a workload that is a file of the user: a history cut by time, whose last quarter is played."""
 
 SENSE_SECONDS = 5
 
 
 class Environment(BaseModel):
-    """The `environment` part of a configuration file, as the earlier research code wrote it.
+    """The `environment` part of a configuration file.
 
-    The cluster's addresses are accepted and not used by a simulation; the reward weights belong to training.
+    Addresses of a cluster are accepted and ignored by a simulation, as are the reward weights of a training.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -41,19 +41,19 @@ class Environment(BaseModel):
 
 
 class EvaluationSettings(BaseModel):
-    """Everything that decides which episodes are played; its digest is in the result."""
+    """Settings that determine the played episodes; their digest is in the result."""
 
     model_config = ConfigDict(frozen=True)
 
     workloads: tuple[str, ...] = DEFAULT_WORKLOADS
-    """Names, groups of them, or CSV files; their test parts are played."""
+    """Names, names of groups, or CSV files; their test parts are played."""
 
     level: Literal["request", "fluid", "live"] = "request"
     """request: every request is simulated (the judge of published figures); fluid: the training simulator; live: on a
     cluster, in real time."""
 
     traces: Path | None = None
-    """Folder of the full traces; the samples that ship without it."""
+    """Folder of the full traces; None: the samples that ship."""
 
     runs: int = Field(5, ge=1, le=1000)
     """Seeds; run r uses seed + r."""
@@ -112,7 +112,10 @@ _FROM_FILE = {
 
 
 def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
-    """Defaults, then the file's `environment` part, then every option that is not None. Raises EvaluationError."""
+    """Return the defaults, overridden by the file's `environment` part, then by every option that is not None.
+
+    Raises EvaluationError.
+    """
     values: dict[str, Any] = {}
     if config is not None:
         environment = _environment(config, options.get("level") == "live")
@@ -128,7 +131,7 @@ def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
 
 
 def _environment(path: Path, live: bool) -> Environment:
-    """`live`: a cluster's environment has fields of its own, which are checked where the cluster is reached."""
+    """Read the `environment` part of a file; of a `live` one the cluster's own fields are checked later."""
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
@@ -139,7 +142,7 @@ def _environment(path: Path, live: bool) -> Environment:
     if unknown:
         raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
     if not isinstance(content.get("environment", {}), dict):
-        raise EvaluationError(f"--config {path}: environment: is no object; write its fields in braces")
+        raise EvaluationError(f"--config {path}: environment: not an object; write its fields in braces")
     if not live and (unknown := sorted(set(content.get("environment", {})) - set(EnvironmentConfig.model_fields))):
         known = ", ".join(EnvironmentConfig.model_fields)
         raise EvaluationError(f"--config {path}: environment: {', '.join(unknown)}: no such field; there are {known}")

@@ -1,4 +1,4 @@
-"""`rlscaler scheduler train`, `evaluate`, `compare`, `openb`: learn to place pods, and see whether it is worth it."""
+"""`rlscaler scheduler train`, `evaluate`, `compare`: networks that place pods, and their rivals."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _POLICY = click.argument("policy", type=click.Choice(list(Policy)))
-_LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="Pods say how long they will run.")
+_LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="Pods state their lifetime.")
 
 _LIFETIME_ERROR = click.option(
     "--lifetime-error",
     default=0.0,
     show_default=True,
     type=click.FloatRange(0, 3),
-    help="How wrong what they say is: standard deviation of its logarithm.",
+    help="Error of the stated lifetimes: standard deviation of their logarithm.",
 )
 
 _SIZES = click.option(
@@ -36,7 +36,7 @@ _CLUSTERS = click.option(
 
 
 def _say(text: str) -> None:
-    """How far it is, beside the results."""
+    """Print progress on standard error, beside the results."""
     click.echo(text, err=True)
 
 
@@ -46,15 +46,15 @@ def _say(text: str) -> None:
 @_LIFETIME_ERROR
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 10**8))
-@click.option("--rule", help="The rule that the network begins as; by default the strongest.")
+@click.option("--rule", help="Rule that the network begins as; by default the strongest.")
 @click.option(
     "--method",
     type=click.Choice(["evolution", "dqn"]),
     default="evolution",
     show_default=True,
-    help="Evolution strategies, which go by whole episodes, or DQN, which learns from each placement.",
+    help="Evolution strategies, which score whole episodes, or DQN, which learns from each placement.",
 )
-@click.option("--generations", type=click.IntRange(1), help="Of evolution.  [default: 64]")
+@click.option("--generations", type=click.IntRange(1), help="Generations of evolution.  [default: 64]")
 @click.option("--steps", type=click.IntRange(1000), help="Placements of DQN.  [default: 120000]")
 @click.option("--gamma", type=click.FloatRange(0, 0.999), help="Discount of DQN.  [default: 0.9]")
 @click.option("--single", is_flag=True, help="DQN without double targets.")
@@ -126,15 +126,16 @@ def _by_dqn(
 @click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for evaluation.json, .md and .png.")
 @output_option
 def evaluate(policy: str, folder: Path, out: Path, output: str, **options: Any) -> None:
-    """Play one network beside every rule of POLICY, on clusters that no training can reach."""
+    """Play one network beside every rule of POLICY, on clusters that no training draws."""
     from rlscaler_rl.placement import evaluate as evaluation
+    from rlscaler_rl.results import document
 
     try:
         done = evaluation.evaluate(folder, Policy(policy), **options, say=_say)
     except ModelError as error:
         raise click.UsageError(f"--model-dir: {error}") from error
     evaluation.write(done, out)
-    click.echo(done.model_dump_json(indent=1) if output == "json" else (out / "evaluation.md").read_text("utf-8"))
+    document.show(done, evaluation.report(done), output)
 
 
 @click.command()
@@ -172,4 +173,4 @@ def compare(
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
     rows = played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error, say=_say)
-    click.echo(table(chosen, rows))
+    click.echo("\n".join(table(chosen, rows).markdown()))

@@ -1,20 +1,20 @@
-"""Rules and networks on the same drawn clusters, by size, with intervals over clusters and training seeds."""
+"""Comparison of rules and networks on the same drawn clusters, with intervals over clusters and training seeds."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import click
 import numpy as np
 
-from rlscaler_core.decision.types import Float
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
-from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
 from rlscaler_rl.placement.drawn import LOADS, TEST_SEED, Setting
 from rlscaler_rl.placement.play import Contender, Played, play, random_node, rule, score
+from rlscaler_rl.results.document import Progress
+from rlscaler_rl.results.statistics import Interval, mean_interval
+from rlscaler_rl.results.table import Table
 
 RIVALS: Mapping[Policy, tuple[str, ...]] = {
     Policy.EE: ("pack", "least-extension", "pack-and-extension", "most-allocated", "best-fit"),
@@ -22,15 +22,19 @@ RIVALS: Mapping[Policy, tuple[str, ...]] = {
     Policy.EL: ("latency-then-pack", "latency-fit", "latency-first"),
     Policy.GPU: ("fragmentation", "fragmentation-and-cores", "best-fit", "pack"),
 }
-"""Rules that each policy is compared with; the first is its default."""
+"""Rules that each scoring policy is compared with; the first is its default."""
 
+FEWEST_CLUSTERS = 2
+"""Scored clusters below which there is no interval: the scores of drawn clusters are means over thousands of pods."""
+
+DIGITS = "+.4f"
 
 TRUSTED_ERROR = 0.5
-"""Error of lifetimes above which no rule that goes by them is ahead of `pack`."""
+"""Error of lifetimes above which no rule that uses them is ahead of `pack`."""
 
 
 def strongest(policy: Policy, lifetimes_known: bool, lifetime_error: float) -> str:
-    """The rule that a network begins as: the one that scores highest on two dozen nodes and more."""
+    """Return the rule that a network begins as: the rule with the highest score on two dozen nodes and more."""
     if policy is Policy.EE and lifetimes_known and lifetime_error <= TRUSTED_ERROR:
         return "pack-and-extension" if lifetime_error else "least-extension"
     return {Policy.EL: "latency-fit", Policy.GPU: "best-fit"}.get(policy, DEFAULT_RULE[policy])
@@ -38,7 +42,7 @@ def strongest(policy: Policy, lifetimes_known: bool, lifetime_error: float) -> s
 
 @dataclass(frozen=True)
 class Row:
-    """One contender on clusters of one size; of a network that was trained with several seeds their mean."""
+    """One contender on clusters of one size; a network of several training seeds has their mean."""
 
     name: str
     nodes: int
@@ -47,9 +51,9 @@ class Row:
     score: float
     ahead: Interval
     """Mean difference to the policy's default rule on the same clusters, with its 95 % interval over clusters and
-    training seeds; below two clusters that are scored the interval is NaN."""
+    training seeds; without bounds below two scored clusters."""
     ahead_of_strongest: Interval
-    """The same beside the rule with the highest mean."""
+    """The same against the rule with the highest mean."""
     against_strongest: float
     """The mean of `ahead_of_strongest` as a share of the strongest rule's score."""
     in_use: float
@@ -66,11 +70,11 @@ def compare(
     lifetimes_known: bool = False,
     lifetime_error: float = 0.0,
     *,
-    say: Callable[[str], None],
+    say: Progress,
 ) -> list[Row]:
     """Play every rule, and every network with each of its training seeds, on the same clusters of every size.
 
-    `say` is told what was played and how long that took: a network on a thousand nodes takes minutes.
+    `say` gets a line for each contender with its time: a network on a thousand nodes takes minutes.
 
     Raises:
         UsageError: nothing is scored in any cluster of a size.
@@ -79,78 +83,77 @@ def compare(
     rows = []
     for nodes in sizes:
         setting = Setting(policy, nodes, clusters, LOADS[policy], lifetimes_known, lifetime_error)
-        found: dict[str, list[Played]] = {}
-        for name, ones in contenders.items():
+        played: dict[str, list[Played]] = {}
+        for name, by_seed in contenders.items():
             began = time.monotonic()
-            found[name] = [play(one, setting, TEST_SEED) for one in ones]
+            played[name] = [play(contender, setting, TEST_SEED) for contender in by_seed]
             say(f"{nodes} nodes: {name} played {clusters} clusters in {time.monotonic() - began:.0f} s")
-        rows += _rows(policy, nodes, found)
+        rows += _rows(policy, nodes, played)
     return rows
 
 
-def _rows(policy: Policy, nodes: int, found: Mapping[str, list[Played]]) -> list[Row]:
-    """Rows of what was played, by contender and training seed. Clusters in which nothing is scored are left out.
+def _rows(policy: Policy, nodes: int, played: Mapping[str, list[Played]]) -> list[Row]:
+    """Return a row for each contender, from its runs by training seed. Clusters without a score are left out.
 
     Raises:
         UsageError: no cluster is left.
     """
-    scores = {name: np.array([score(policy, one) for one in played]) for name, played in found.items()}
-    scored = np.isfinite(scores[RIVALS[policy][0]][0])
+    rules = RIVALS[policy]
+    scores = {name: np.array([score(policy, run) for run in runs]) for name, runs in played.items()}
+    scored = np.isfinite(scores[rules[0]][0])
     if not scored.any():
-        what = "has a GPU" if policy is Policy.GPU else "took a pod"
+        lacking = "has a GPU" if policy is Policy.GPU else "took a pod"
         raise click.UsageError(
-            f"none of the {len(scored)} clusters of {nodes} nodes {what}, so there is nothing to compare: "
+            f"none of the {len(scored)} clusters of {nodes} nodes {lacking}, so there is nothing to compare: "
             "name more clusters by --clusters, or more nodes by --nodes"
         )
-    scores = {name: of[:, scored] for name, of in scores.items()}
-    default = scores[RIVALS[policy][0]][0]
-    best = max((scores[name][0] for name in RIVALS[policy]), key=lambda of: float(of.mean()))
+    scores = {name: by_seed[:, scored] for name, by_seed in scores.items()}
+    default = scores[rules[0]][0]
+    best = max((scores[name][0] for name in rules), key=lambda by_cluster: float(by_cluster.mean()))
     return [
         Row(
             name,
             nodes,
-            len(played),
+            len(runs),
             float(scores[name].mean()),
-            _interval(scores[name] - default),
-            _interval(scores[name] - best),
+            mean_interval(scores[name] - default, FEWEST_CLUSTERS),
+            mean_interval(scores[name] - best, FEWEST_CLUSTERS),
             float((scores[name].mean() - best.mean()) / abs(best.mean())),
-            float(np.mean([one.in_use[scored] for one in played])),
-            float(np.mean([one.latency_met[scored] for one in played])),
-            float(np.mean([one.refused[scored] for one in played])),
+            float(np.mean([run.in_use[scored] for run in runs])),
+            float(np.mean([run.latency_met[scored] for run in runs])),
+            float(np.mean([run.refused[scored] for run in runs])),
         )
-        for name, played in found.items()
+        for name, runs in played.items()
     ]
 
 
-def _interval(ahead: Float) -> Interval:
-    """The mean of differences (training seeds, clusters) with its interval over both; one cluster gives none."""
-    if ahead.shape[1] < 2:
-        return Interval(float(ahead.mean()), math.nan, math.nan)
-    drawn_often = weights(Design(1, ahead.shape[1]))
-    return Interval.of(float(ahead.mean()), over_seeds([drawn_often @ one for one in ahead]))
-
-
-def with_interval(one: Interval) -> str:
-    """A mean and its interval in brackets; the mean alone where there is none."""
-    return f"{one.mean:+.4f}" + ("" if math.isnan(one.low) else f" [{one.low:+.4f}, {one.high:+.4f}]")
-
-
-def table(policy: Policy, rows: Sequence[Row]) -> str:
-    """The rows as Markdown."""
+def table(policy: Policy, rows: Sequence[Row]) -> Table:
+    """Return the rows as a table."""
     default = RIVALS[policy][0]
-    what = "GPUs used" if policy is Policy.GPU else "thesis' reward"
-    lines = [
-        f"| nodes | contender | {what} | ahead of {default} (95 %) | ahead of the strongest rule (95 %) | in percent "
-        "| nodes in use | latency met | refused |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        name = row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds"
-        ahead = "" if row.name == default else with_interval(row.ahead)
-        is_strongest = row.against_strongest == 0 and row.name in RIVALS[policy]
-        of_best = "the strongest" if is_strongest else with_interval(row.ahead_of_strongest)
-        lines.append(
-            f"| {row.nodes} | {name} | {row.score:.4f} | {ahead} | {of_best} | {100 * row.against_strongest:+.1f} % | "
-            f"{row.in_use:.3f} | {row.latency_met:.3f} | {row.refused:.4f} |"
-        )
-    return "\n".join(lines)
+    header = (
+        "nodes",
+        "contender",
+        "GPUs used" if policy is Policy.GPU else "thesis' reward",
+        f"ahead of {default} (95 %)",
+        "ahead of the strongest rule (95 %)",
+        "in percent",
+        "nodes in use",
+        "latency met",
+        "refused",
+    )
+    return Table(header, [_cells(policy, row) for row in rows], text_columns=2)
+
+
+def _cells(policy: Policy, row: Row) -> tuple[str, ...]:
+    is_strongest = row.against_strongest == 0 and row.name in RIVALS[policy]
+    return (
+        f"{row.nodes}",
+        row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds",
+        f"{row.score:.4f}",
+        "" if row.name == RIVALS[policy][0] else row.ahead.shown(DIGITS),
+        "the strongest" if is_strongest else row.ahead_of_strongest.shown(DIGITS),
+        f"{100 * row.against_strongest:+.1f} %",
+        f"{row.in_use:.3f}",
+        f"{row.latency_met:.3f}",
+        f"{row.refused:.4f}",
+    )

@@ -13,7 +13,7 @@ import click
 from rlscaler_core.options import names_in, output_option, writable
 
 if TYPE_CHECKING:
-    from rlscaler_rl.tenants.compare import Table
+    from rlscaler_rl.tenants.compare import Comparison
     from rlscaler_rl.tenants.evaluate import Agents
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
@@ -21,11 +21,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.group()
 def tenants() -> None:
-    """Play services that share a pool of GPUs, and train agents that share it."""
+    """Play services that share a pool of GPUs, and train agents for them."""
 
 
 TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants", "changes")
-"""Studies of training and of playing, by the names that `rlscaler_rl.tenants.studies` has them under."""
+"""Names of the studies in `rlscaler_rl.tenants.studies`, of training and of playing."""
 
 _TRAINED = Path("results/tenants-train")
 _MODELS = click.option(
@@ -70,12 +70,12 @@ _CPU = click.option(
     help="Repeatable: they are trained side by side, each into a folder of its own.",
 )
 @click.option(
-    "--lambda", "local", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Of the own reward."
+    "--lambda", "local", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Weight of the own reward."
 )
 @click.option("--shaping", type=click.Choice(["potential", "difference"]), default="potential", show_default=True)
 @click.option("--attention", type=click.Choice(["grouped", "dense", "off"]), default="grouped", show_default=True)
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
-@click.option("--arbiter-alone", is_flag=True, help="Tenants do as the forecast rule does; only the arbiter learns.")
+@click.option("--arbiter-alone", is_flag=True, help="Train the arbiter alone; tenants act as the forecast rule.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
 @click.option("--out", type=_FOLDER, callback=writable, default=_TRAINED, show_default=True)
 def train(
@@ -108,14 +108,14 @@ def train(
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
 @output_option
 def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **options: Any) -> None:
-    """Play trained agents beside every way to share a pool, on loads that nothing was trained on."""
+    """Play trained agents beside every way to share a pool, on loads that no agent was trained on."""
     from rlscaler_rl.tenants import evaluate as evaluation
     from rlscaler_rl.tenants.draw import TEST_LOADS, Request
     from rlscaler_rl.tenants.signals import Loss
 
     several = _agents(models)
     request = Request(loads=TEST_LOADS, **options)
-    _show(evaluation.evaluate(several, request, _sayer(output), Loss(lost)), out, output)
+    _show(evaluation.evaluate(several, request, _printer(output), Loss(lost)), out, output)
 
 
 @tenants.command()
@@ -123,20 +123,21 @@ def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **op
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
 @_EPOCHS
 @_POOLS
-@click.option("--model", "models", type=_FOLDER, multiple=True, help="Of a study of playing (repeatable).")
+@click.option("--model", "models", type=_FOLDER, multiple=True, help="Training folder to play (repeatable).")
 @click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
 @output_option
 def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path, output: str) -> None:
-    """Vary one thing: in training, or in what trained agents are played in."""
+    """Vary one setting: of the training, or of the pools that trained agents are played on."""
     if models and name not in PLAYING:
         raise click.UsageError(f"--model: {name} trains its own agents; leave it out, or name {' or '.join(PLAYING)}")
     trained = _agents(models or [_TRAINED]) if name in PLAYING else []
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_rl.evaluation.errors import EvaluationError
+    from rlscaler_rl.results.document import show, write
     from rlscaler_rl.tenants import picture, studies
     from rlscaler_rl.tenants.hrac import Options
 
-    options, folder, say = Options(epochs=epochs), out / name, _sayer(output)
+    options, folder, say = Options(epochs=epochs), out / name, _printer(output)
     try:
         if trained:
             done = studies.study_playing(name, trained, options, pools, say)
@@ -144,15 +145,14 @@ def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ..
             done = studies.study_training(name, options, list(range(seeds)), pools, out / "trainings", say)
     except ModelError as error:
         raise EvaluationError(str(error)) from error
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "study.json").write_text(done.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / "study.md").write_text("\n".join(studies.markdown(done)) + "\n", encoding="utf-8")
+    lines = studies.report(done)
+    write(done, lines, folder, "study")
     picture.draw(done, folder / "study.png")
-    click.echo(done.model_dump_json(indent=1) if output == "json" else "\n".join(["", *studies.markdown(done)]))
+    show(done, ["", *lines], output)
 
 
 def _agents(folders: Iterable[Path]) -> list[Agents]:
-    """The agents of folders, read before torch is imported. Raises EvaluationError where there are none."""
+    """Return the agents of folders, read before torch is imported. Raises EvaluationError for a folder without any."""
     from rlscaler_core.decision.exceptions import ModelError
     from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.tenants.evaluate import Agents
@@ -163,21 +163,19 @@ def _agents(folders: Iterable[Path]) -> list[Agents]:
         raise EvaluationError(f"--model {error}") from error
 
 
-def _sayer(output: str) -> Callable[[str], None]:
-    """Says how it goes: where standard output has the JSON, on standard error."""
+def _printer(output: str) -> Callable[[str], None]:
+    """Return a function that prints progress: on standard error where standard output gets the JSON."""
     return partial(click.echo, err=output == "json")
 
 
-def _show(table: Table, out: Path, output: str) -> None:
+def _show(comparison: Comparison, out: Path, output: str) -> None:
     """Write the files of a comparison, and print it."""
-    from rlscaler_rl.tenants import compare as comparison
+    from rlscaler_rl.results.document import show, write
+    from rlscaler_rl.tenants.compare import report
 
-    comparison.write(table, out)
-    if output == "json":
-        click.echo(table.model_dump_json(indent=1))
-        return
-    click.echo("\n".join(["", *comparison.markdown(table)]))
-    click.echo(f"{table.seconds:.0f} s; {out}/")
+    lines = report(comparison)
+    write(comparison, lines, out, "table")
+    show(comparison, ["", *lines, f"{comparison.seconds:.0f} s; {out}/"], output)
 
 
 @tenants.command()
@@ -215,4 +213,4 @@ def compare(loads: str | None, out: Path, output: str, **options: Any) -> None:
     from rlscaler_rl.tenants.draw import LOADS, Request
 
     names = LOADS if loads is None else names_in("--loads", loads)
-    _show(comparison.compare(Request(loads=names, **options), _sayer(output)), out, output)
+    _show(comparison.compare(Request(loads=names, **options), _printer(output)), out, output)

@@ -1,9 +1,9 @@
-"""Trained agents beside the rules that share a pool, on loads of which nothing was trained or chosen on."""
+"""Trained agents beside the rules that share a pool, on loads that were used neither to train nor to choose agents."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from rlscaler_core.decision.actor import one_thread_session
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.graph import checked
 from rlscaler_core.decision.types import Float32
-from rlscaler_rl.tenants.compare import ARRANGEMENTS, Arrangement, Table, compare
+from rlscaler_rl.results.document import Progress
+from rlscaler_rl.tenants.compare import ARRANGEMENTS, Arrangement, Comparison, compare
 from rlscaler_rl.tenants.draw import Request
 from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, TENANT_WIDTH, Setting, TenantsEnv
 from rlscaler_rl.tenants.play import Played
@@ -27,7 +28,7 @@ PROGRESS = "training_progress.json"
 
 
 class Agents:
-    """The actors of a training's folder: ONNX on one thread, one for each slot of a tenant, and the arbiter's."""
+    """Actors of a training folder: an ONNX session of one thread for each slot of a tenant, and the arbiter."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ModelError for a folder that `tenants train` did not leave."""
@@ -45,7 +46,7 @@ class Agents:
         ]
 
     def act(self, seen: Float32) -> NDArray[np.int64]:
-        """The most likely actions (P, M, 3) of the tenants' agents for what they see, (P, M, 3, WIDTH)."""
+        """Return the most likely actions (P, M, 3) of the tenants' agents for observations (P, M, 3, WIDTH)."""
         actions = np.full(seen.shape[:3], AS_THE_RULE, np.int64)
         for slot, session in enumerate(self._sessions):
             if self.options["acts"][slot]:
@@ -59,25 +60,26 @@ class Agents:
 
 
 def play_together(several: Sequence[Agents], request: Request, loss: Loss | None = None) -> list[Played]:
-    """Play the pools of a request with several trainings' agents side by side, all with a budget or all without one.
+    """Play the pools of a request with the agents of several trainings, all with a budget or all without one.
 
-    That is faster than one after the other. What is drawn for all pools at once is not the same for each: whose pod is
-    first of those created in the same tick, and which information is lost.
+    The order of pods that are created in one tick and the lost information are drawn for all pools at once, so they
+    differ between the trainings.
     """
+    # Side by side in one batch: a tick of many pools takes little longer than a tick of one.
     budget = several[0].options["budget"]
     env = TenantsEnv(Setting(request, loss or NONE_LOST, "agent" if budget else None))
     env.reset(*[request.seed] * len(several))
     done = False
     while not done:
         seen = np.split(env.seen, len(several))
-        actions = np.concatenate([one.act(part) for one, part in zip(several, seen, strict=True)])
+        actions = np.concatenate([agents.act(part) for agents, part in zip(several, seen, strict=True)])
         _, _, done = env.step(actions, _bids(several, env).order if budget else None)
     columns = [np.split(values, len(several)) for values in astuple(env.figures())]
     return [Played(*parts) for parts in zip(*columns, strict=True)]
 
 
 def _bids(several: Sequence[Agents], env: TenantsEnv) -> Bids:
-    """What each training's arbiter bids in its own part of the pools."""
+    """Return the bids of each training's arbiter in its own part of the pools."""
     pools, signals = env.pools, env.pools.signals(env.samples)
     members, b = pools.members, len(pools.budgets) // len(several)
     m = len(members) // len(several)
@@ -95,13 +97,13 @@ def _bids(several: Sequence[Agents], env: TenantsEnv) -> Bids:
 
 def _run(session: Any, members: Float32) -> Float32:
     mask = np.ones((*members.shape[:2], 1), np.float32)
-    found: Float32 = session.run([OUTPUT], dict(zip(INPUTS, (members, mask), strict=True)))[0]
-    return found
+    output: Float32 = session.run([OUTPUT], dict(zip(INPUTS, (members, mask), strict=True)))[0]
+    return output
 
 
 def arrangements(several: Sequence[Agents], loss: Loss | None = None) -> tuple[Arrangement, ...]:
-    """Every way to share that trainings' agents are compared with, and the agents of each training."""
-    trained = [one for number, agents in enumerate(several) for one in _trained(number, agents, loss)]
+    """Return every way to share a pool, and the agents of each training."""
+    trained = [entry for number, agents in enumerate(several) for entry in _trained(number, agents, loss)]
     known = Arrangement("hindsight", "(load to come known, forecast rule)", ARRANGEMENTS[1].make, hindsight)
     return (*ARRANGEMENTS[:-1], *trained, known, ARRANGEMENTS[-1])
 
@@ -116,11 +118,9 @@ def _trained(number: int, agents: Agents, loss: Loss | None) -> Iterator[Arrange
         yield Arrangement(f"agents_{number}", f"all agents, seed {seed}", rule, agents=lambda it: agents.play(it, loss))
 
 
-def evaluate(
-    several: Sequence[Agents], request: Request, say: Callable[[str], None], loss: Loss | None = None
-) -> Table:
-    """Play the agents of trainings and all they are compared with on the same pools.
+def evaluate(several: Sequence[Agents], request: Request, progress: Progress, loss: Loss | None = None) -> Comparison:
+    """Play the agents of trainings and their rivals on the same pools.
 
     Raises WorkloadError for a load that is not there.
     """
-    return compare(request, say, arrangements(several, loss), loss)
+    return compare(request, progress, arrangements(several, loss), loss)

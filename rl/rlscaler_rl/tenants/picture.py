@@ -1,25 +1,25 @@
-"""The picture of a study: J of each variant with its interval, and in a study of training the returns."""
+"""Picture of a study: J of each variant with its interval, and in a study of training the returns."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rlscaler_rl.evaluation.plots.look import COLOURS, figure
+from rlscaler_rl.results.figures import COLOURS, figure, headline, means_with_bars, save
 from rlscaler_rl.tenants.studies import Study
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BY = {"weighted max-min": COLOURS["rule_tuned"], "all agents": COLOURS["policy"]}
-"""Colours by who decides."""
+"""Colours of the contenders."""
 
 OFFSET = 0.12
-"""Rows by which those who decide in one variant are drawn apart."""
+"""Rows by which the contenders of one variant are drawn apart."""
 
 
 def draw(study: Study, path: Path) -> None:
-    """Write the PNG of a study."""
+    """Write the picture of a study as a PNG file."""
     variants = list(dict.fromkeys(line.variant for line in study.lines))
     learns = bool(study.returns)
     picture = figure(10.5 if learns else 7.0, 1.4 + 0.42 * len(variants) + (1.2 if learns else 0.0))
@@ -28,8 +28,8 @@ def draw(study: Study, path: Path) -> None:
     if learns:
         _returns(axes[1], study)
     trainings = f"{len(study.seeds)} seed{'' if len(study.seeds) == 1 else 's'} of {study.epochs} epochs"
-    picture.suptitle(f"{study.name}: {trainings}", x=0.01, ha="left", fontsize=11)
-    picture.savefig(path, dpi=110)
+    headline(picture, f"{study.name}: {trainings}", 11)
+    save(picture, path)
 
 
 def _levels(axes: Axes, study: Study, variants: list[str]) -> None:
@@ -37,9 +37,7 @@ def _levels(axes: Axes, study: Study, variants: list[str]) -> None:
         lines = [line for line in study.lines if line.contender == contender]
         shift = OFFSET if contender == "all agents" else -OFFSET
         place = [variants.index(line.variant) + shift for line in lines]
-        mean = [line.j.mean for line in lines]
-        beside = [[line.j.mean - line.j.low for line in lines], [line.j.high - line.j.mean for line in lines]]
-        axes.errorbar(mean, place, xerr=beside, fmt="o", color=colour, capsize=3, label=contender)
+        means_with_bars(axes, place, [line.j for line in lines], horizontal=True, color=colour, label=contender)
     axes.set_yticks(range(len(variants)), variants)
     axes.invert_yaxis()
     axes.set_xlabel("J of a tenant (lower is better)")

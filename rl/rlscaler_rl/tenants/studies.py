@@ -1,33 +1,32 @@
 """Studies of agents that share a pool: one change at a time, each with several seeds, on the same test pools.
 
-A study of training trains every variant and plays it; a study of playing takes agents that were trained and plays them
-under other circumstances, with weighted max-min beside them.
+A study of training trains every variant and plays it. A study of playing plays trained agents under other
+circumstances, with weighted max-min beside them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.evaluation.statistics import Design, Interval, over_seeds, weights
+from rlscaler_rl.results.document import Document, Progress
+from rlscaler_rl.results.statistics import Interval, mean_interval, ratio_interval
+from rlscaler_rl.results.table import Table
 from rlscaler_rl.tenants.changes import Change
-from rlscaler_rl.tenants.compare import Figure
 from rlscaler_rl.tenants.draw import TEST_LOADS, Request, draw
 from rlscaler_rl.tenants.evaluate import Agents, play_together
 from rlscaler_rl.tenants.hrac import Options, homogeneous, played_alike, train_together
 from rlscaler_rl.tenants.play import Played, play
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
-
-Say = Callable[[str], None]
 
 
 def _with(**changes: Any) -> Callable[[Options], Options]:
@@ -35,7 +34,7 @@ def _with(**changes: Any) -> Callable[[Options], Options]:
 
 
 def _of(tenants: int) -> Callable[[Request], Request]:
-    """Pools of so many tenants; fewer pools of large ones, so that each variant takes as long."""
+    """Return a change to pools of `tenants` tenants; large pools are fewer, so that each variant takes as long."""
     return lambda request: replace(request, tenants=tenants, pools=max(3, request.pools * request.tenants // tenants))
 
 
@@ -75,30 +74,26 @@ PLAYING: dict[str, dict[str, tuple[Callable[[Request], Request], Loss]]] = {
     "tenants": {f"{number} tenants": (_of(number), NONE_LOST) for number in (5, 10, 25, 50, 100)},
     "changes": {text: (_change(change), NONE_LOST) for change, text in CHANGED.items()},
 }
-"""Studies of playing by name: variants by name, each a change of the request and what is lost."""
+"""Studies of playing by name: variants by name, each a change of the request and the information that is lost."""
 
 
-class Line(BaseModel):
+class Line(Document):
     """One contender in one variant."""
-
-    model_config = ConfigDict(extra="forbid")
 
     variant: str
     contender: str
-    j: Figure
+    j: Interval
     """J of a tenant, with the interval over pools and seeds."""
-    against: Figure | None
+    against: Interval | None
     """J over that of weighted max-min on the same pools, less one, in %; below 0 is better."""
     late: float
     """Late requests of the mean tenant, %."""
     below: float
-    """Time below the guarantee that was asked for, %."""
+    """Time below the requested guarantee, %."""
 
 
-class Study(BaseModel):
-    """What a study came to."""
-
-    model_config = ConfigDict(extra="forbid")
+class Study(Document):
+    """Result file of a study."""
 
     name: str
     seeds: list[int]
@@ -106,37 +101,37 @@ class Study(BaseModel):
     """Of each training."""
     pools: int
     lines: list[Line]
-    returns: dict[str, list[float]] = {}
+    returns: dict[str, list[float]] = Field(default_factory=dict)
     """Of a study of training by variant: the mean reward of the pools in every epoch, over the seeds."""
 
 
 def tested(options: Options, pools: int) -> Request:
-    """The pools that every variant of a study plays."""
+    """Return the pools that every variant of a study plays."""
     return Request(options.tenants, pools, options.hours, options.tightness, TEST_LOADS, cpu=options.cpu, seed=999)
 
 
-def study_training(name: str, options: Options, seeds: list[int], pools: int, folder: Path, say: Say) -> Study:
+def study_training(name: str, options: Options, seeds: list[int], pools: int, folder: Path, say: Progress) -> Study:
     """Train the variants of a study with every seed and play them.
 
-    `folder` keeps the trainings of all studies by their options; what lies there already is not trained again. Raises
-    ModelError where a folder in it is no training's.
+    `folder` keeps the trainings of all studies by their options; a training that lies there is not repeated. Raises
+    ModelError where a folder in it has no training.
     """
     request = tested(options, pools)
     variants = {
         variant: [replace(change(options), seed=seed) for seed in seeds] for variant, change in TRAINING[name].items()
     }
-    _train_missing([one for several in variants.values() for one in several], folder, say)
+    _train_missing([single for several in variants.values() for single in several], folder, say)
     rule = _max_min(request)
     lines, returns = [_line("forecast rule", "weighted max-min", [rule], request)], {}
     for variant, several in variants.items():
-        agents = [Agents(folder / _name(one)) for one in several]
+        agents = [Agents(folder / _name(single)) for single in several]
         lines.append(_line(variant, "all agents", play_together(agents, request), request, rule))
-        returns[variant] = [float(value) for value in np.mean([one.returns for one in agents], axis=0)]
+        returns[variant] = [float(value) for value in np.mean([agent.returns for agent in agents], axis=0)]
         say(f"{variant}: J {lines[-1].j.mean:.3f}")
     return Study(name=name, seeds=seeds, epochs=options.epochs, pools=pools, lines=lines, returns=returns)
 
 
-def study_playing(name: str, trained: list[Agents], options: Options, pools: int, say: Say) -> Study:
+def study_playing(name: str, trained: list[Agents], options: Options, pools: int, say: Progress) -> Study:
     """Play trained agents, those of one seed after those of the other, under the circumstances of a study."""
     lines = []
     for variant, (change, loss) in PLAYING[name].items():
@@ -150,8 +145,8 @@ def study_playing(name: str, trained: list[Agents], options: Options, pools: int
     return Study(name=name, seeds=seeds, epochs=epochs, pools=pools, lines=lines)
 
 
-def _train_missing(wanted: list[Options], folder: Path, say: Say) -> None:
-    """Train what is not in `folder`, those that play the same setting side by side."""
+def _train_missing(wanted: list[Options], folder: Path, say: Progress) -> None:
+    """Train the options that have no folder yet; those that play the same setting are trained side by side."""
     groups: dict[object, list[Options]] = {}
     for options in wanted:
         if not (folder / _name(options)).is_dir():
@@ -163,7 +158,7 @@ def _train_missing(wanted: list[Options], folder: Path, say: Say) -> None:
 
 
 def _name(options: Options) -> str:
-    """The folder of a training: the same options, the same folder."""
+    """Return the name of a training's folder: the same options, the same folder."""
     return hashlib.sha256(json.dumps(asdict(options), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -173,41 +168,35 @@ def _max_min(request: Request, loss: Loss | None = None) -> Played:
     return play(drawn.scenarios, drawn.tenants, drawn.gpus, rule, "MaxMinFair", loss, drawn.changes)
 
 
-def _line(variant: str, contender: str, found: list[Played], request: Request, rival: Played | None = None) -> Line:
-    pools = [_of_pools(played.j, request) for played in found]
-    drawn_often = weights(Design(1, request.pools))
-    resampled = [drawn_often @ one for one in pools]
-    against = None
-    if rival is not None:
-        other = _of_pools(rival.j, request)
-        ratios = over_seeds([100 * (one / (drawn_often @ other) - 1) for one in resampled])
-        against = _figure(100 * (np.mean(pools) / other.mean() - 1), ratios)
+def _line(variant: str, contender: str, several: list[Played], request: Request, rival: Played | None = None) -> Line:
+    """Return the figures of agents of several seeds, or of a rule, on the pools of a request."""
+    pools = np.stack([_mean_of_pools(played.j, request) for played in several])
     return Line(
         variant=variant,
         contender=contender,
-        j=_figure(np.mean(pools), over_seeds(resampled)),
-        against=against,
-        late=float(np.mean([played.late_percent.mean() for played in found])),
-        below=float(np.mean([100 * played.below.mean() for played in found])),
+        j=mean_interval(pools),
+        against=None if rival is None else ratio_interval(pools, _mean_of_pools(rival.j, request)),
+        late=float(np.mean([played.late_percent.mean() for played in several])),
+        below=float(np.mean([100 * played.below.mean() for played in several])),
     )
 
 
-def _figure(mean: np.floating[Any], resampled: Float) -> Figure:
-    interval = Interval.of(float(mean), resampled)
-    return Figure(mean=interval.mean, low=interval.low, high=interval.high)
-
-
-def _of_pools(values: Float, request: Request) -> Float:
+def _mean_of_pools(values: Float, request: Request) -> Float:
     return values.reshape(request.pools, request.tenants).mean(axis=1)
 
 
-def markdown(study: Study) -> Iterator[str]:
-    """Yield the study as a table in Markdown."""
+def report(study: Study) -> list[str]:
+    """Return the study as a table in Markdown."""
     heads = "variant", "who decides", "J of a tenant", "J against weighted max-min", "late (%)", "below guarantee (%)"
-    yield f"| {' | '.join(heads)} |"
-    yield f"|{'---|' * len(heads)}"
-    for line in study.lines:
-        j = f"{line.j.mean:.2f} [{line.j.low:.2f}, {line.j.high:.2f}]"
-        one = line.against
-        against = "-" if one is None else f"{one.mean:+.1f} % [{one.low:+.1f}, {one.high:+.1f}]"
-        yield f"| {line.variant} | {line.contender} | {j} | {against} | {line.late:.1f} | {line.below:.2f} |"
+    rows = [
+        (
+            line.variant,
+            line.contender,
+            line.j.shown(".2f"),
+            "-" if line.against is None else line.against.shown(unit=" %"),
+            f"{line.late:.1f}",
+            f"{line.below:.2f}",
+        )
+        for line in study.lines
+    ]
+    return Table(heads, rows).markdown()

@@ -13,9 +13,9 @@ from rlscaler_rl.workloads import Part
 HOUR = 3600
 
 
-def load(name: str, rate: float = 30.0, group: str | None = None, days: int = 5) -> ServiceLoad:
-    """A load with a jump in the middle of each of its hours."""
-    seconds = np.arange(days * HOUR)
+def load(name: str, rate: float = 30.0, group: str | None = None, length: int = HOUR) -> ServiceLoad:
+    """Return a load of five days of `length` seconds, with a jump in the middle of each of its hours."""
+    seconds = np.arange(5 * length)
     values = rate * (1 + 1.0 * ((seconds % HOUR) // 600 == 3))
     return ServiceLoad(
         name=name,
@@ -25,39 +25,45 @@ def load(name: str, rate: float = 30.0, group: str | None = None, days: int = 5)
         begin=1_767_571_200.0,
         offset=0,
         parts={Part.TRAIN: (0, 1), Part.TUNE: (2,), Part.TEST: (3, 4)},
-        length=HOUR,
+        length=length,
     )
 
 
-def day_table(players: Mapping[str, Sequence[float]]) -> DayTable:
-    """Give a table of loads of one day each, all of their own origin, from each contender's J of every load.
+def day_table(
+    players: Mapping[str, Sequence[float]], roles: Mapping[str, str] | None = None, names: Sequence[str] | None = None
+) -> DayTable:
+    """Return a table of loads of one day each, all of their own origin, from each contender's J of every load.
 
-    All contenders but `rule` are networks.
+    A contender without a role is a policy; those called `network_N` are networks. The first load has drawn seconds.
     """
-    names = [f"load{i}" for i in range(len(next(iter(players.values()))))]
+    names = names or [f"load{i}" for i in range(len(next(iter(players.values()))))]
     scores = [
         Score(
             load=load,
             contender=name,
-            label=name,
-            role="policy",
+            label=name.upper(),
+            role=(roles or {}).get(name, "policy"),
             j=[value],
-            cost=[1.0],
-            late_percent=[0.0],
+            cost=[value - 0.5],
+            late_percent=[1.0],
             gpu_hours=[1.0],
             cpu_hours=[1.0],
         )
         for name, j in players.items()
         for load, value in zip(names, j, strict=True)
     ]
+    loads = [
+        PlayedLoad(name=name, group=name, drawn=not number, days=[0], requests=1.0, digest="")
+        for number, name in enumerate(names)
+    ]
     return DayTable(
         kind="transfer",
         level="fluid",
         share=0.5,
         version="0",
-        loads=[PlayedLoad(name=name, group=name, drawn=False, days=[0], requests=1.0, digest="") for name in names],
+        loads=loads,
         scores=scores,
-        networks={name: f"digest of {name}" for name in players if name != "rule"},
+        networks={name: f"digest of {name}" for name in players if name.startswith("network_")},
         seconds=1.0,
         peak_mib=1,
     )

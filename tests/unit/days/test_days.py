@@ -15,16 +15,14 @@ from rlscaler_core.models import load_bundled
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.evaluation.days import cli as command
-from rlscaler_rl.evaluation.days import compare as comparison
 from rlscaler_rl.evaluation.days.compare import Request, compare
-from rlscaler_rl.evaluation.days.play import covered, played, prepared
-from rlscaler_rl.evaluation.days.report import load_markdown
+from rlscaler_rl.evaluation.days.play import Days, covered, played, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad, from_library, own
-from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score, difference, markdown
+from rlscaler_rl.evaluation.days.table import DayTable
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.statistics import Verdict
+from rlscaler_rl.simulation.episode import Run
 from rlscaler_rl.workloads import Part
-from tests.unit.days.made_up import HOUR, day_table, load
+from tests.unit.days.made_up import HOUR, load
 
 
 def steady_load(name: str, rate: float) -> ServiceLoad:
@@ -32,16 +30,28 @@ def steady_load(name: str, rate: float) -> ServiceLoad:
     return replace(load(name), seconds=lambda first, last: np.full(last - first, rate))
 
 
-def test_all_contenders_meet_the_same_arrivals_and_a_day_does_not_depend_on_those_beside_it():
-    alone = prepared([(load("a"), 3)])
+@pytest.fixture(scope="module")
+def day() -> Days:
+    return prepared([(load("a"), 3)])
+
+
+@pytest.fixture(scope="module")
+def ruled(day: Days) -> Run:
+    """The day as the forecast rule plays it."""
+    return played(day, lambda rate: load_bundled("rule"))
+
+
+@pytest.mark.slow
+def test_all_contenders_meet_the_same_arrivals_and_a_day_does_not_depend_on_those_beside_it(day, ruled):
     beside = prepared([(load("b", 50.0), 4), (load("a"), 3)])
-    np.testing.assert_array_equal(alone.scenarios.arrivals[0], beside.scenarios.arrivals[1])
-    first, second = (played(days, lambda rate: load_bundled("rule")).result for days in (alone, beside))
-    assert first.j[0] == second.j[1]
-    hpa = played(alone, lambda rate: Hpa())
-    assert hpa.ledger.requests[0] == alone.scenarios.arrivals[0].sum()
+    np.testing.assert_array_equal(day.scenarios.arrivals[0], beside.scenarios.arrivals[1])
+    second = played(beside, lambda rate: load_bundled("rule")).result
+    assert ruled.result.j[0] == second.j[1]
+    hpa = played(day, lambda rate: Hpa())
+    assert hpa.ledger.requests[0] == day.scenarios.arrivals[0].sum()
 
 
+@pytest.mark.slow
 def test_the_rules_split_makes_fewer_requests_late_at_the_same_cost():
     """The same replicas on loads that fill them: what is won is won by who answers."""
     steady = [steady_load(str(rate), rate) for rate in (40.0, 85.0, 130.0)]
@@ -55,44 +65,45 @@ def test_the_rules_split_makes_fewer_requests_late_at_the_same_cost():
     assert (split.late_percent < 0.6 * balanced.late_percent).all()
 
 
-def test_the_past_of_a_day_ends_before_it_begins_and_holds_nothing_of_it():
-    days = prepared([(load("a"), 3)])
-    times = days.past.rate_time[0]
-    assert np.nanmax(times) < days.past.epoch[0]
-    np.testing.assert_allclose(np.nanmean(days.past.rate_value[0]), 30.0, rtol=0.1)
+@pytest.mark.slow
+def test_the_past_of_a_day_ends_before_it_begins_and_holds_nothing_of_it(day):
+    times = day.past.rate_time[0]
+    assert np.nanmax(times) < day.past.epoch[0]
+    np.testing.assert_allclose(np.nanmean(day.past.rate_value[0]), 30.0, rtol=0.1)
     changed = load("a")
     values = np.concatenate([changed.seconds(0, 3 * HOUR), np.full(2 * HOUR, 500.0)])
     later = prepared([(replace(changed, seconds=lambda first, last: values[first:last]), 3)])
-    np.testing.assert_array_equal(days.past.load_recent, later.past.load_recent)
-    np.testing.assert_array_equal(days.past.load_calendar, later.past.load_calendar)
+    np.testing.assert_array_equal(day.past.load_recent, later.past.load_recent)
+    np.testing.assert_array_equal(day.past.load_calendar, later.past.load_calendar)
 
 
-def test_playing_twice_gives_the_same_and_leaves_the_past_as_it_was():
-    days = prepared([(load("a"), 3)])
-    before = days.past.load_recent.copy()
-    runs = [played(days, lambda rate: load_bundled("rule")).result.j for _ in range(2)]
-    np.testing.assert_array_equal(*runs)
-    np.testing.assert_array_equal(before, days.past.load_recent)
+@pytest.mark.slow
+def test_playing_twice_gives_the_same_and_leaves_the_past_as_it_was(day, ruled):
+    before = day.past.load_recent.copy()
+    again = played(day, lambda rate: load_bundled("rule"))
+    np.testing.assert_array_equal(ruled.result.j, again.result.j)
+    np.testing.assert_array_equal(before, day.past.load_recent)
 
 
-def test_the_first_hours_of_a_day_are_the_day_until_then():
-    days = prepared([(load("a"), 3)])
-    short = days.first(HOUR // 2)
-    whole, half = (played(one, lambda rate: Hpa(), timeline=5) for one in (days, short))
-    assert half.ledger.requests[0] == days.scenarios.arrivals[0, : HOUR // 2].sum()
+@pytest.mark.slow
+def test_the_first_hours_of_a_day_are_the_day_until_then(day):
+    short = day.first(HOUR // 2)
+    whole, half = (played(part, lambda rate: Hpa(), timeline=5) for part in (day, short))
+    assert half.ledger.requests[0] == day.scenarios.arrivals[0, : HOUR // 2].sum()
     np.testing.assert_array_equal(half.timeline["desired"], whole.timeline["desired"][:, : HOUR // 10])
 
 
-def test_coverage_is_of_the_forecasts_of_the_day_alone_and_of_those_that_learn():
-    days = prepared([(load("a"), 3)])
-    assert recent_of(days.past.load_recent).judged.sum() == 0
-    assert recent_of(days.past.load_recent).rises.sum() > 0
-    share = covered(played(days, lambda rate: load_bundled("rule")))[0]
+@pytest.mark.slow
+def test_coverage_is_of_the_forecasts_of_the_day_alone_and_of_those_that_learn(day, ruled):
+    assert recent_of(day.past.load_recent).judged.sum() == 0
+    assert recent_of(day.past.load_recent).rises.sum() > 0
+    share = covered(ruled)[0]
     assert (np.diff(share, axis=1) >= 0).all()
     assert (share[:, 2] > 0.8).all()
-    assert np.isnan(covered(played(days, lambda rate: Hpa()))).all()
+    assert np.isnan(covered(played(day, lambda rate: Hpa()))).all()
 
 
+@pytest.mark.slow
 def test_a_load_of_the_library_is_scaled_by_its_train_days_alone():
     found = from_library("worldcup", 240.0, share=0.5)
     train = np.concatenate([found.day(number) for number in found.parts[Part.TRAIN]])
@@ -118,78 +129,27 @@ def test_a_history_of_hours_is_judged_on_its_last_part_and_one_of_days_on_whole_
     assert days.offset + 5 * days.length == (5 * 1440 + 30) * 60
 
 
-def table(**j: tuple[float, ...]) -> DayTable:
-    """A table of three loads of two days; j[name] has the mean J of each load."""
-    loads = [PlayedLoad(name=n, group=n, drawn=False, days=[0, 1], requests=1.0, digest="") for n in "abc"]
-    scores = [
-        Score(
-            load=one.name,
-            contender=name,
-            label=name.upper(),
-            role="policy" if name == "rule" else "untuned",
-            j=[value, value],
-            cost=[1.0, 1.0],
-            late_percent=[0.0, 0.0],
-            gpu_hours=[1.0, 1.0],
-            cpu_hours=[1.0, 1.0],
-        )
-        for name, values in j.items()
-        for one, value in zip(loads, values, strict=True)
-    ]
-    return DayTable(
-        kind="transfer", level="fluid", share=0.5, version="0", loads=loads, scores=scores, seconds=1.0, peak_mib=1
-    )
-
-
-def test_a_difference_says_the_mean_over_loads_and_the_worst_load():
-    found = difference(table(rule=(0.9, 1.8, 2.7), hpa=(1.0, 2.0, 3.0)), "rule", "hpa")
-    assert found is not None
-    assert found.mean == pytest.approx(-10.0)
-    assert found.verdict is Verdict.WIN
-    lost = difference(table(rule=(0.9, 1.8, 6.0), hpa=(1.0, 2.0, 3.0)), "rule", "hpa")
-    assert lost is not None
-    assert (lost.worst_load, lost.worst) == ("c", pytest.approx(100.0))
-    assert lost.verdict is Verdict.UNDECIDED
-
-
-def test_loads_of_one_origin_are_one_observation_and_two_origins_decide_nothing():
-    made = table(rule=(0.9, 0.9, 0.9), hpa=(1.0, 1.0, 1.0))
-    joined = made.model_copy(
-        update={"loads": [one.model_copy(update={"group": "same" if one.name != "c" else "c"}) for one in made.loads]}
-    )
-    found = difference(joined, "rule", "hpa")
-    assert found is not None
-    assert found.groups == 2
-    assert found.verdict is Verdict.UNDECIDED
-
-
-def test_the_report_begins_with_what_the_policy_loses():
-    lines = list(markdown(table(rule=(2.0, 4.0, 6.0), hpa=(1.0, 2.0, 3.0), keda=(4.0, 8.0, 12.0))))
-    verdicts = [line for line in lines if "against" in line and "mean difference" not in line]
-    assert "HPA" in verdicts[0]
-    assert "loss" in verdicts[0]
-    assert "**1.00 (0.00)**" in "\n".join(lines)
-
-
+@pytest.mark.slow
 def test_a_comparison_on_the_past_of_loads_has_every_contender_on_every_load(monkeypatch):
     told: list[str] = []
-    request = Request("own", [load("a"), load("b", 60.0, "b")], days=1, tuned=("hpa",), trials=4)
+    request = Request("own", [load("a", length=900), load("b", 60.0, length=900)], days=1, tuned=("hpa",), trials=4)
     found = compare(request, told.append)
     names = {row.contender for row in found.scores if row.load == "b"}
     assert {"rule", "hpa", "keda", "kpa", "hindsight", "static", "hpa_tuned"} <= names
     assert set(found.settings["hpa_tuned"]) == {"a", "b"}
     assert told
-    assert comparison.DayTable.model_validate_json(found.model_dump_json()) == found
+    assert DayTable.model_validate_json(found.model_dump_json()) == found
 
 
+@pytest.mark.slow
 def test_as_json_standard_output_has_the_table_alone(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity))
+    monkeypatch.setattr(command, "_load", lambda name, capacity, share, folder: load(name, 0.2 * capacity, length=900))
     words = ["--loads", "a, b", "--days", "1", "--model", "bundled", "--out", str(tmp_path / "out"), "-o", "json"]
     done = CliRunner().invoke(command.days, words)
     assert done.exit_code == 0, done.output
     assert "the past of" in done.stderr
     found = DayTable.model_validate_json(done.stdout)
-    assert found == DayTable.model_validate_json((tmp_path / "out" / FILE).read_text())
+    assert found == DayTable.model_validate_json((tmp_path / "out" / "days.json").read_text())
     assert [load.name for load in found.loads] == ["a", "b"]
     assert (tmp_path / "out" / "model-card-network_1.md").read_text().startswith("# Model card: ppo")
 
@@ -205,14 +165,3 @@ def test_a_recorded_load_of_ones_own_is_scaled_to_the_service_and_keeps_its_cale
         done = CliRunner().invoke(command.days, [*own, *words, "--out", str(tmp_path / "out")])
         assert done.exit_code == 2
         assert said in done.stderr
-
-
-def test_a_single_load_is_shown_contender_by_contender():
-    table = day_table({"rule": [3.0], "hindsight": [2.0]})
-    roles = {"rule": "policy", "hindsight": "reference"}
-    scores = [row.model_copy(update={"role": roles[row.contender]}) for row in table.scores]
-    lines = list(load_markdown(table.model_copy(update={"scores": scores})))
-    assert lines[2:] == [
-        "| rule | 3.00 | +50.0 | 1.0 | 1.0 | 1.00 | 0.00 | 0.00 |",
-        "| hindsight | 2.00 | - | 1.0 | 1.0 | 1.00 | 0.00 | 0.00 |",
-    ]

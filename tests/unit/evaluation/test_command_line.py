@@ -22,6 +22,7 @@ def invoke(tmp_path, monkeypatch):
     return lambda command, *options: CliRunner().invoke(command, options, catch_exceptions=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "name", "options"),
     [(evaluate, "comprehensive_evaluation", ["--accept-invalid"]), (compare, "rl_comparison_data", [])],
@@ -35,6 +36,7 @@ def test_a_quick_run_writes_its_folder_and_says_whether_it_is_valid(invoke, tmp_
     assert "here" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("command", "name"), [(evaluate, "comprehensive_evaluation"), (compare, "rl_comparison_data")])
 def test_as_json_standard_output_has_the_result_alone(invoke, tmp_path, command, name):
     done = invoke(command, *QUICK, "--out", "here", "--accept-invalid", "-o", "json")
@@ -83,6 +85,7 @@ def test_groups_stand_for_their_workloads():
     assert len(read_settings(None).workloads) == 9
 
 
+@pytest.mark.slow
 def test_a_history_of_ones_own_is_a_workload(invoke, tmp_path):
     rates = "\n".join(f"{second},{20 + second // 60}" for second in range(1200))
     (tmp_path / "shop.csv").write_text(f"time_s,requests_per_s\n{rates}\n")

@@ -11,7 +11,7 @@ from rlscaler_rl.evaluation.board import ALL, METRICS, Board
 from rlscaler_rl.evaluation.claims import claims, finding
 from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED, closed, gate, judge, like_for_like, training_seeds
 from rlscaler_rl.evaluation.schema import Difference
-from rlscaler_rl.evaluation.statistics import Interval
+from rlscaler_rl.results.statistics import Interval
 
 ENTRIES = [
     SimpleNamespace(name=name, label=name.upper(), role=role)

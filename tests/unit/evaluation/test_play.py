@@ -15,6 +15,8 @@ from rlscaler_rl.evaluation.settings import APART
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.workloads import Part, episodes
 
+pytestmark = pytest.mark.slow
+
 UNPLAYED_APART = ("static_gpu_only", "static_cpu_only")
 
 

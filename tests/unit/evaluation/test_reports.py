@@ -19,6 +19,8 @@ from rlscaler_rl.evaluation.report.terminal import show
 from rlscaler_rl.evaluation.result import Layout, rows_digest, write_all
 from rlscaler_rl.evaluation.schema import ResultFile, json_schema
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_text_report_has_losses_on_its_first_page(result):
     lines = text_report(result).splitlines()
@@ -83,12 +85,12 @@ def test_the_terminal_summary_fits_80_columns(result, tmp_path, monkeypatch):
 
 
 def test_the_folder_holds_exactly_the_files_that_are_named(result, played, tmp_path):
-    layout = Layout.at("comparison", tmp_path / "x", [item.name for item in result.workloads])
+    layout = Layout(tmp_path / "x", "comparison", [item.name for item in result.workloads])
     made = result.model_copy(update={"files": layout.names()})
     write_all(layout, made, played)
     assert {path.name for path in layout.folder.iterdir()} == set(layout.names())
     page = (layout.folder / layout.html).read_text()
-    assert page.count("data:image/png;base64,") == 5 + len(result.workloads)
+    assert page.count("data:image/png;base64,") == 4 + len(result.workloads)
     assert not re.search(r"(src|href)=.https?:", page), "nothing is fetched"
     assert page.index("Where it loses") < page.index("data:image/png")
     content = json.loads((layout.folder / layout.json).read_text())
@@ -121,7 +123,7 @@ def test_the_folder_holds_exactly_the_files_that_are_named(result, played, tmp_p
     ],
 )
 def test_the_names_are_those_users_know(kind, expected, tmp_path):
-    assert expected <= set(Layout.at(kind, tmp_path / "evaluation_20260101_000000", ["ramp"]).names())
+    assert expected <= set(Layout(tmp_path / "evaluation_20260101_000000", kind, ["ramp"]).names())
 
 
 def test_the_digest_follows_the_rows(result):

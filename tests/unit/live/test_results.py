@@ -49,7 +49,7 @@ def played(monkeypatch, tmp_path):
 
 
 def test_one_live_episode_each_decides_nothing_and_is_reported_all_the_same(played, tmp_path):
-    layout = Layout.at("evaluation", tmp_path / "out", ["spike"])
+    layout = Layout(tmp_path / "out", "evaluation", ["spike"])
     result = result_file("evaluation", played, load_all((), tmp_path), 1.0, layout.names())
     write_all(layout, result, played)
     content = json.loads((layout.folder / layout.json).read_text())

@@ -17,7 +17,7 @@ from rlscaler_loadgen.traces import Trace, write_trace
 from rlscaler_rl.baselines.hpa import KedaKafkaLag
 from rlscaler_rl.evaluation.streams import loads
 from rlscaler_rl.evaluation.streams.cli import MOST_CONSUMERS, SHAPES
-from rlscaler_rl.evaluation.streams.report import Consumers, Spread
+from rlscaler_rl.evaluation.streams.result import Consumers, Spread
 from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, best, grid_of, searched
 from rlscaler_rl.evaluation.streams.simulate import simulated
 from rlscaler_rl.simulation.streams.episode import run
@@ -67,6 +67,7 @@ def test_every_contender_has_a_row_and_none_takes_less_than_is_possible() -> Non
         assert one["rebalances_per_hour"]["least"] > 0, "a spike above one consumer makes each of them scale"
 
 
+@pytest.mark.slow
 def test_the_table_says_the_same_as_the_json_and_what_is_not_in_it() -> None:
     found, text = played(*TINY), called(*TINY)
     lines = text.splitlines()
@@ -125,6 +126,7 @@ def test_consumers_stay_between_min_and_max_and_an_overload_is_named() -> None:
     assert any("300 messages/s, and 2 consumers that have a partition process 200" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_what_is_never_processed_is_never_and_null() -> None:
     """A tenth of the load can be processed: 95 % of it never are."""
     words = (*TINY, "--max", "1", "--messages-per-second", "2")

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from rlscaler_rl.results.document import write
 from rlscaler_rl.tenants.cli import tenants as command
-from rlscaler_rl.tenants.compare import ARRANGEMENTS, FIGURES, RIVALS, Table, compare, markdown, write
+from rlscaler_rl.tenants.compare import ARRANGEMENTS, FIGURES, RIVALS, Comparison, compare, report
 from rlscaler_rl.tenants.draw import Request, draw
 
 SMALL = Request(tenants=3, pools=3, hours=1, tightness=0.8, loads=("jobs_1", "random_1", "servegen_large"), seed=4)
@@ -49,6 +50,7 @@ def test_a_seed_draws_the_same_pools_and_another_one_others():
     np.testing.assert_array_equal(more.scenarios.arrivals[:9], again.scenarios.arrivals)
 
 
+@pytest.mark.slow
 def test_the_table_has_every_arrangement_and_figure(table):
     assert [row.name for row in table.rows] == [one.name for one in ARRANGEMENTS]
     for row in table.rows:
@@ -59,6 +61,7 @@ def test_the_table_has_every_arrangement_and_figure(table):
         assert set(row.against) == set(RIVALS) - {row.name}
 
 
+@pytest.mark.slow
 def test_what_must_hold_whatever_the_loads_are(table):
     rows = {row.name: row for row in table.rows}
     alone = rows.pop("alone")
@@ -71,14 +74,16 @@ def test_what_must_hold_whatever_the_loads_are(table):
         assert ((np.array(row.pools["jain"]) > 1 / 3) & (np.array(row.pools["jain"]) <= 1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_the_files_read_back_as_they_were(table, tmp_path):
-    write(table, tmp_path)
-    assert Table.model_validate_json((tmp_path / "table.json").read_text()) == table
+    write(table, report(table), tmp_path, "table")
+    assert Comparison.model_validate_json((tmp_path / "table.json").read_text()) == table
     text = (tmp_path / "table.md").read_text()
-    assert text.splitlines() == list(markdown(table))
+    assert text.splitlines() == report(table)
     assert "| weighted max-min |" in text
 
 
+@pytest.mark.slow
 def test_as_json_standard_output_has_the_table_alone(tmp_path):
     words = ["compare", "--tenants", "2", "--pools", "3", "--hours", "1", "--loads", "jobs_1, random_1"]
     done = CliRunner().invoke(command, [*words, "--out", str(tmp_path), "-o", "json"])

@@ -40,6 +40,7 @@ def test_no_load_that_is_tested_on_was_trained_or_chosen_on():
     assert not set(TRAIN_LOADS) & set(TUNE_LOADS)
 
 
+@pytest.mark.slow
 def test_agents_are_played_beside_the_rules(folder):
     names = {*RIVALS, "learned_0", "agents_0", "learned_1", "hindsight", "alone"}
     chosen = [one for one in arrangements([Agents(folder), Agents(folder)]) if one.name in names]
@@ -54,6 +55,7 @@ def test_agents_are_played_beside_the_rules(folder):
     assert rows["learned_1"].pools == rows["learned_0"].pools
 
 
+@pytest.mark.slow
 def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(studies.TRAINING, "roles", {"as it is": lambda options: options})
     first, said = studies.study_training("roles", SHORT, [0, 1], 3, tmp_path, lambda text: None), []
@@ -61,7 +63,7 @@ def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeyp
     assert first.lines[0].against is None
     for figure in (first.lines[1].j, first.lines[1].against):
         assert figure.low <= figure.mean <= figure.high
-    assert len(list(studies.markdown(first))) == 2 + len(first.lines)
+    assert len(studies.report(first)) == 2 + len(first.lines)
     assert [len(returns) for returns in first.returns.values()] == [SHORT.epochs]
     draw(first, tmp_path / "study.png")
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
@@ -70,6 +72,7 @@ def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeyp
     assert next(line for line in again.lines if line.variant == "lambda 0.5").j == first.lines[1].j
 
 
+@pytest.mark.slow
 def test_a_study_plays_trained_agents_with_information_lost(folder, monkeypatch):
     monkeypatch.setitem(studies.PLAYING, "information", {"half": (lambda request: request, Loss(0.5, "agent"))})
     done = studies.study_playing("information", [Agents(folder)], replace(SHORT, seed=0), 3, lambda text: None)
@@ -93,6 +96,7 @@ def test_trainings_that_play_other_settings_are_refused():
         train_together([SHORT, replace(SHORT, tightness=0.9)])
 
 
+@pytest.mark.slow
 def test_agents_side_by_side_are_played_as_each_is_alone(folder, tmp_path):
     other = tmp_path / "other"
     Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
@@ -102,6 +106,7 @@ def test_agents_side_by_side_are_played_as_each_is_alone(folder, tmp_path):
         np.testing.assert_allclose(together.j, agents.play(roomy).j)
 
 
+@pytest.mark.slow
 def test_each_arbiter_bids_in_its_own_pools(folder, tmp_path):
     other = tmp_path / "other"
     Trained(arbitrary_policies(5, 0.5), replace(SHORT, seed=5), 1.0, [0.0], [(0, 1.0)]).save(other)
@@ -137,6 +142,7 @@ def test_the_command_trains_seeds_side_by_side_where_it_is_told_to(tmp_path, mon
         assert Agents(tmp_path / f"seed-{options.seed}").options["seed"] == options.seed
 
 
+@pytest.mark.slow
 def test_as_json_standard_output_has_the_table_of_agents_alone(folder, tmp_path):
     words = ["evaluate", "--model", str(folder), "--tenants", "2", "--pools", "3", "--out", str(tmp_path)]
     done = CliRunner().invoke(command, [*words, "-o", "json"])
@@ -144,6 +150,7 @@ def test_as_json_standard_output_has_the_table_of_agents_alone(folder, tmp_path)
     assert json.loads(done.stdout) == json.loads((tmp_path / "table.json").read_text())
 
 
+@pytest.mark.slow
 def test_as_json_standard_output_has_the_study_alone(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(studies.PLAYING, "information", {"half": (lambda request: request, Loss(0.5, "agent"))})
     words = ["study", "information", "--model", str(folder), "--pools", "3", "--out", str(tmp_path), "-o", "json"]

@@ -1,4 +1,4 @@
-"""`rlscaler days`. Heavy imports wait until it runs and what it is given is in order."""
+"""`rlscaler days`. Heavy imports wait until the command runs, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import click
 from rlscaler_core.options import names_in, output_option, writable
 
 if TYPE_CHECKING:
-    from rlscaler_rl.evaluation.days.compare import Progress, Request
+    from rlscaler_rl.evaluation.days.compare import Request
     from rlscaler_rl.evaluation.days.contenders import Policy
     from rlscaler_rl.evaluation.days.service_load import ServiceLoad
-    from rlscaler_rl.evaluation.days.table import DayTable
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -63,7 +62,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     default=60,
     show_default=True,
     type=click.IntRange(1),
-    help="Settings that are tried of each contender that is tuned.",
+    help="Settings that the search tries for each tuned contender.",
 )
 @click.option("--coverage", is_flag=True, help="Also print how often the forecaster's quantiles held on each load.")
 @click.option("--picture", help="Load whose last day is drawn.")
@@ -89,62 +88,54 @@ def days(
 
     The folder --out gets days.json, days.md and for each network of --model its model card.
     """
-    from rich.console import Console
-
-    from rlscaler_rl.evaluation.days.telling import tell
+    from rlscaler_rl.evaluation.days.compare import Request, compare
+    from rlscaler_rl.evaluation.days.model_card import model_card
+    from rlscaler_rl.evaluation.days.past import TUNABLE
+    from rlscaler_rl.evaluation.days.table import report
+    from rlscaler_rl.results.document import progress, show, write
     from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
     share = NOMINAL_SHARE if share is None else share
+    options["tuned"] = tuple(TUNABLE) if kind == "own" else ()
+    options["service"] = {} if interval is None else {"interval_seconds": float(interval)}
     if history is not None and loads is not None:
         raise click.UsageError("--history: plays that load alone; leave out --loads")
     if series is not None and history is None:
         raise click.UsageError("--series: only with --history")
-    chosen = chosen_loads(loads, share, folder) if history is None else [_recorded(history, series, share)]
+    chosen = _loads(loads, share, folder) if history is None else [_recorded(history, series, share)]
     policies = _policies(model)
-    if picture is not None and picture not in (played := [load.name for load in chosen]):
-        raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(played)}")
-    service = {} if interval is None else {"interval_seconds": float(interval)}
-    request = _request(kind, chosen, policies, share, options | {"service": service})
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-
-        def progress(text: str) -> None:
-            tell(console, status, text)
-
-        found, lines = _compared(request, coverage, out, progress)
+    if picture is not None and picture not in (names := [load.name for load in chosen]):
+        raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
+    request = Request(kind, chosen, policies, share=share, **options)  # type: ignore[arg-type]
+    with progress(output) as tell:
+        table = compare(request, tell)
+    lines = report(table, coverage=coverage)
+    write(table, lines, out, "days")
+    for policy in policies:
+        if policy.name in table.networks:
+            card = "\n".join(model_card(table, policy.name, policy.load().manifest))
+            (out / f"model-card-{policy.name}.md").write_text(card + "\n", encoding="utf-8")
     if picture:
         _draw(request, picture, out)
-    _show(found, lines, out, output)
+    show(table, [*lines, f"{table.seconds:.0f} s, {table.peak_mib} MiB", f"{out}/"], output)
 
 
-def _show(table: DayTable, lines: list[str], out: Path, output: str) -> None:
-    """Print the table as the report or as JSON."""
-    from rich.console import Console
-
-    if output == "json":
-        click.echo(table.model_dump_json(indent=1))
-        return
-    console = Console(highlight=False)
-    console.print("\n".join(lines), soft_wrap=True)
-    console.print(f"{table.seconds:.0f} s, {table.peak_mib} MiB", style="dim")
-    console.print(f"{out}/", style="bold")
-
-
-def chosen_loads(loads: str | None, share: float | None = None, folder: Path | None = None) -> list[ServiceLoad]:
-    """Give the loads that are named, else those of the library that are there and have enough days to be judged.
+def _loads(loads: str | None, share: float, folder: Path | None) -> list[ServiceLoad]:
+    """Return the named loads, else those of the library whose file is there and has enough days to be judged.
 
     `share` is the part of the nominal service's capacity that they need in their busy hours.
     """
-    from rlscaler_rl.workloads.days import NOMINAL_SHARE, there
+    from rlscaler_rl.workloads.days import LEAST_DAYS, day_load, there
 
-    share = NOMINAL_SHARE if share is None else share
-    capacity = _capacity()
-    names = [name for name in there(folder) if _long(name)] if loads is None else names_in("--loads", loads)
-    return [_load(name, capacity, share, folder) for name in names]
+    if loads is None:
+        names = [name for name in there(folder) if day_load(name).days >= LEAST_DAYS]
+    else:
+        names = list(names_in("--loads", loads))
+    return [_load(name, _capacity(), share, folder) for name in names]
 
 
 def _capacity() -> float:
-    """Requests/s of all replicas of the nominal service."""
+    """Return the requests/s of all replicas of the nominal service."""
     from rlscaler_rl.simulation.scenario import NOMINAL
 
     return float(sum(rps * most for rps, most in zip(NOMINAL["rps"], NOMINAL["max_replicas"], strict=True)))
@@ -160,52 +151,6 @@ def _recorded(history: Path, series: str | None, share: float) -> ServiceLoad:
     return own(trace, history.name.split(".")[0], factor=share * _capacity() / trace.percentile(99))
 
 
-def _policies(chosen: tuple[str, ...]) -> list[Policy]:
-    """The networks that `--model` names."""
-    from rlscaler_rl.evaluation import models
-    from rlscaler_rl.evaluation.days.contenders import Policy
-
-    loaded = models.load_all(chosen, Path("rl")) if chosen else []
-    return [
-        Policy(f"network_{number}", one.name, partial(models.actor_again, one.source, one.digest))
-        for number, one in enumerate(loaded, 1)
-    ]
-
-
-def _request(
-    kind: Any, loads: list[ServiceLoad], policies: list[Policy], share: float, options: dict[str, Any]
-) -> Request:
-    from rlscaler_rl.evaluation.days.compare import Request
-    from rlscaler_rl.evaluation.days.past import TUNABLE
-
-    tuned = tuple(TUNABLE) if kind == "own" else ()
-    return Request(kind=kind, loads=loads, policies=policies, tuned=tuned, share=share, **options)
-
-
-def _compared(request: Request, coverage: bool, out: Path, tell: Progress) -> tuple[DayTable, list[str]]:
-    """Play and write the comparison: the table, and the lines of the report."""
-    from rlscaler_rl.evaluation.days import compare as comparison
-    from rlscaler_rl.evaluation.days.card import card
-    from rlscaler_rl.evaluation.days.report import load_markdown
-    from rlscaler_rl.evaluation.days.seeds import seeds_markdown
-    from rlscaler_rl.evaluation.days.table import coverage_markdown, markdown
-
-    table = comparison.compare(request, tell)
-    lines = [f"## Days of {len(table.loads)} loads, {request.kind}", "", *markdown(table)]
-    if together := list(seeds_markdown(table)):
-        lines += ["", "### Seeds", "", *together]
-    if len(table.loads) == 1:
-        lines += ["", *load_markdown(table)]
-    if coverage:
-        lines += ["", *coverage_markdown(table)]
-    comparison.write(table, out, lines)
-    for policy in request.policies:
-        if policy.name in table.networks:
-            text = card(table, policy.name, policy.load().manifest)
-            (out / f"model-card-{policy.name}.md").write_text(text, encoding="utf-8")
-    return table, lines
-
-
 def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> ServiceLoad:
     from rlscaler_rl.evaluation.days.drawn import drawn_load
     from rlscaler_rl.evaluation.days.service_load import from_library
@@ -213,14 +158,20 @@ def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> 
     return drawn_load(name, share * capacity_rps) or from_library(name, capacity_rps, share, folder)
 
 
-def _long(name: str) -> bool:
-    """Has a load of the library enough days to be judged?"""
-    from rlscaler_rl.workloads.days import LEAST_DAYS, day_load
+def _policies(chosen: tuple[str, ...]) -> list[Policy]:
+    """Return the networks that `--model` names."""
+    from rlscaler_rl.evaluation import models
+    from rlscaler_rl.evaluation.days.contenders import Policy
 
-    return day_load(name).days >= LEAST_DAYS
+    loaded = models.load_all(chosen, Path("rl")) if chosen else []
+    return [
+        Policy(f"network_{number}", model.name, partial(models.actor_again, model.source, model.digest))
+        for number, model in enumerate(loaded, 1)
+    ]
 
 
 def _draw(request: Request, name: str, out: Path) -> None:
+    """Draw the last day of a load."""
     from rlscaler_rl.evaluation.days import contenders
     from rlscaler_rl.evaluation.days.picture import draw_day
     from rlscaler_rl.evaluation.days.play import played, prepared
@@ -228,8 +179,8 @@ def _draw(request: Request, name: str, out: Path) -> None:
     from rlscaler_rl.workloads import Part
 
     load = next(load for load in request.loads if load.name == name)
-    one = prepared([(load, load.parts[Part.TEST][-1])], **request.service)
+    day = prepared([(load, load.parts[Part.TEST][-1])], **request.service)
     shown = [entry for entry in contenders.untuned(request.policies) if entry.name not in ("keda", "kpa")]
-    title = f"{name}, day {one.numbers[0] + 1}: requests/s, and what stood ready for them"
-    runs = [(entry, played(one, entry.make, timeline=SENSE_SECONDS)) for entry in shown]
-    draw_day(one, title, runs, out / f"day-{name}.png")
+    title = f"{name}, day {day.numbers[0] + 1}: requests/s, and the capacity that stood ready for them"
+    runs = [(entry, played(day, entry.make, timeline=SENSE_SECONDS)) for entry in shown]
+    draw_day(day, title, runs, out / f"day-{name}.png")

@@ -1,41 +1,38 @@
-"""A comparison on days: it prepares them, tunes contenders, plays all of them on the same days, and writes a table."""
+"""Comparison on days: prepares them, tunes contenders, plays all of them on the same days, and returns a table."""
 
 from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rlscaler_rl.evaluation.days import contenders as who
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.days import contenders as lineup
 from rlscaler_rl.evaluation.days.contenders import Contender, Policy
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
 from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
-from rlscaler_rl.evaluation.days.table import FILE, DayTable, PlayedLoad, Score
+from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
 from rlscaler_rl.evaluation.episodes import digest
+from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.days import NOMINAL_SHARE
-
-Kind = Literal["transfer", "own"]
-Progress = Callable[[str], None]
 
 RULE = "rule"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is compared."""
+    """Loads, contenders and service of a comparison."""
 
-    kind: Kind
+    kind: Literal["transfer", "own"]
     loads: Sequence[ServiceLoad]
     policies: Sequence[Policy] = ()
     """Networks beside the forecast rule."""
@@ -59,17 +56,16 @@ class Request:
 
 
 def compare(request: Request, progress: Progress) -> DayTable:
-    """Play everything that was asked for. Raises WorkloadError for a load that is not there."""
+    """Play all contenders on all days. Raises WorkloadError for a load that is not there."""
     began = time.monotonic()
     days, tune = _prepared(request, progress)
     days = days if request.hours is None else days.first(3600 * request.hours)
     scores: list[Score] = []
     coverage: dict[str, list[list[float | None]]] = {}
-    everywhere = [*who.untuned(request.policies), who.hindsight()]
+    everywhere = [*lineup.untuned(request.policies), lineup.hindsight()]
     progress(f"{len(everywhere)} contenders")
-    plays = played_side_by_side(
-        days, [Job(one.make) for one in everywhere], request.level, lambda number: progress(everywhere[number].label)
-    )
+    jobs = [Job(contender.make) for contender in everywhere]
+    plays = played_side_by_side(days, jobs, request.level, lambda number: progress(everywhere[number].label))
     for contender, figures in zip(everywhere, plays, strict=True):
         scores += score_rows(contender, days, figures.result)
         if contender.name == RULE:
@@ -77,16 +73,17 @@ def compare(request: Request, progress: Progress) -> DayTable:
     settings: dict[str, dict[str, dict[str, Any]]] = {}
     for chosen in _chosen(request, tune, progress):
         settings[chosen.name] = {
-            load: {key: _plain(value) for key, value in found.items()} for load, found in chosen.settings.items()
+            load: {key: _plain(value) for key, value in values.items()} for load, values in chosen.settings.items()
         }
         scores += score_rows(chosen, days, chosen.play(days, request.level))
+    order = [load.name for load in request.loads]
     return DayTable(
         kind=request.kind,
         level=request.level,
         share=request.share,
         version=version("rlscaler"),
-        loads=[described(load, days) for load in request.loads],
-        scores=_by_load(scores, request.loads),
+        loads=[_described(load, days) for load in request.loads],
+        scores=sorted(scores, key=lambda row: order.index(row.load)),
         settings=settings,
         networks=_networks(request.policies),
         coverage=coverage,
@@ -96,20 +93,18 @@ def compare(request: Request, progress: Progress) -> DayTable:
 
 
 def _networks(policies: Sequence[Policy]) -> dict[str, str]:
-    """Give the digest of each network by the name of its policy; a rule has none."""
+    """Return the digest of each network by the name of its policy; a rule has none."""
     digests = {policy.name: policy.load().manifest.digest for policy in policies}
     return {name: digest for name, digest in digests.items() if digest}
 
 
 def _prepared(request: Request, progress: Progress) -> tuple[Days, Days]:
-    """Prepare the judged days and the days to tune on, which are none where no contender is tuned.
-
-    All pasts are learned side by side, which takes hardly longer than one.
-    """
+    """Prepare the judged days and the days to tune on, which are none where no contender is tuned."""
     judged = [(load, day) for load in request.loads for day in load.parts[Part.TEST][-request.days :]]
     tune = [(load, day) for load in request.loads for day in load.parts[Part.TUNE][-request.tune_days :]]
     chosen = [*judged, *(tune if request.tuned else [])]
     progress(f"the past of {len(chosen)} days of {len(request.loads)} loads")
+    # All pasts are learned in one batch, which takes hardly longer than a batch of the judged days alone.
     everything = prepared(chosen, **request.service)
     days, tuning = (everything.take(rows) for rows in np.split(np.arange(len(chosen)), [len(judged)]))
     return days, tuning
@@ -131,59 +126,37 @@ def _plain(value: Any) -> Any:
 
 
 def score_rows(contender: Contender | Chosen, days: Days, result: Result) -> list[Score]:
-    """Give one row for each load, its days in order."""
-    made = []
-    for load in dict.fromkeys(days.loads):
-        rows = np.flatnonzero(np.array(days.loads) == load)
-        made.append(
-            Score(
-                load=load,
-                contender=contender.name,
-                label=contender.label,
-                role=contender.role,
-                j=_figures(result.j, rows),
-                cost=_figures(result.cost, rows),
-                late_percent=_figures(result.late_percent, rows),
-                gpu_hours=_figures(result.gpu_replica_seconds / 3600, rows),
-                cpu_hours=_figures(result.cpu_replica_seconds / 3600, rows),
-            )
+    """Return a row for each load, its days in order."""
+    hours = {"gpu_hours": result.gpu_replica_seconds / 3600, "cpu_hours": result.cpu_replica_seconds / 3600}
+    metrics = {"j": result.j, "cost": result.cost, "late_percent": result.late_percent, **hours}
+    names = {"contender": contender.name, "label": contender.label, "role": contender.role}
+    return [
+        Score.model_validate(
+            {"load": load, **names}
+            | {name: [round(float(value), 5) for value in values[rows]] for name, values in metrics.items()}
         )
-    return made
+        for load, rows in days.by_load().items()
+    ]
 
 
-def _coverage(days: Days, share: NDArray[np.float64]) -> dict[str, list[list[float | None]]]:
-    """Give the mean over each load's days of the share (N, 2, levels) of forecasts that held, by pool and level."""
-    found: dict[str, list[list[float | None]]] = {}
-    for load in dict.fromkeys(days.loads):
-        mean = share[np.array(days.loads) == load].mean(axis=0)
-        found[load] = [[None if np.isnan(value) else round(float(value), 4) for value in pool] for pool in mean]
-    return found
+def _coverage(days: Days, share: Float) -> dict[str, list[list[float | None]]]:
+    """Return the mean over each load's days of the share (N, 2, levels) of forecasts that held, by pool and level."""
+    return {
+        load: [
+            [None if np.isnan(value) else round(float(value), 4) for value in pool] for pool in share[rows].mean(axis=0)
+        ]
+        for load, rows in days.by_load().items()
+    }
 
 
-def _figures(values: NDArray[np.float64], rows: NDArray[np.intp]) -> list[float]:
-    return [round(float(value), 5) for value in values[rows]]
-
-
-def described(load: ServiceLoad, days: Days) -> PlayedLoad:
-    rows = np.flatnonzero(np.array(days.loads) == load.name)
-    some = days.scenarios.take(rows)
+def _described(load: ServiceLoad, days: Days) -> PlayedLoad:
+    rows = days.by_load()[load.name]
+    scenarios = days.scenarios.take(rows)
     return PlayedLoad(
         name=load.name,
         group=load.group,
         drawn=load.drawn,
         days=[days.numbers[i] for i in rows],
-        requests=float(some.arrivals.sum(dtype=np.float64)),
-        digest=digest(some),
+        requests=float(scenarios.arrivals.sum(dtype=np.float64)),
+        digest=digest(scenarios),
     )
-
-
-def _by_load(scores: Sequence[Score], loads: Sequence[ServiceLoad]) -> list[Score]:
-    order = {load.name: index for index, load in enumerate(loads)}
-    return sorted(scores, key=lambda row: order[row.load])
-
-
-def write(table: DayTable, folder: Path, lines: Sequence[str]) -> None:
-    """Write `days.json` and `days.md` into a folder, which is made where it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).write_text(table.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    (folder / "days.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

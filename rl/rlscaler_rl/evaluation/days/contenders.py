@@ -26,7 +26,7 @@ class Contender:
     make: Callable[[Float], Any]
     """Rates (N, T) in requests/s -> a fresh controller of N days.
 
-    Pickle has to take it where contenders play side by side in processes.
+    Picklable where contenders play side by side in processes.
     """
 
 
@@ -37,15 +37,15 @@ class Policy:
     name: str
     label: str
     load: Callable[[], ActorLike]
-    """Function that returns the actor. Pickle has to take it, because each process loads the actor again."""
+    """Returns its actor. A process of its own loads it again, so this function has to be picklable."""
 
     def __call__(self, rate: Float) -> ActorLike:
-        """Return the actor; it keeps nothing from one batch of days to the next."""
+        """Return the actor, which has no state between batches of days."""
         return self.load()
 
 
 def untuned(policies: Sequence[Policy] = ()) -> list[Contender]:
-    """The policies first, then the autoscalers that users have, at their defaults."""
+    """Return the policies, then the autoscalers that users have, at their defaults."""
     return [
         *(Contender(policy.name, policy.label, "policy", policy) for policy in policies),
         Contender("rule", "Forecast rule", "policy", _rule),
@@ -63,7 +63,7 @@ def autoscalers() -> list[Contender]:
 
 
 def hindsight() -> Contender:
-    """The hindsight rule, which knows the load to come."""
+    """Return the hindsight rule, which knows the load to come."""
     return Contender("hindsight", "Hindsight rule", "reference", Hindsight)
 
 

@@ -1,6 +1,6 @@
-"""Loads that are drawn by the second: jobs at fixed minutes, bursts at any time, and a constant rate.
+"""Loads drawn by the second: jobs at fixed minutes, bursts at any time, and a rate that never changes.
 
-No recorded load has, by the second, jumps that come again at the same minute and jumps that do not.
+No recorded load has jumps by the second that recur at the same minute, or that do not.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ def drawn_load(name: str, busy_rps: float) -> ServiceLoad | None:
     The number is the seed of `jobs` and `random`, whose busy hours have `busy_rps` requests/s, and the requests/s of
     `steady`.
     """
-    found = re.fullmatch(r"(jobs|random|steady)_(\d+)", name)
-    if found is None:
+    match = re.fullmatch(r"(jobs|random|steady)_(\d+)", name)
+    if match is None:
         return None
-    number = int(found[2])
-    if found[1] == "steady":
+    number = int(match[2])
+    if match[1] == "steady":
         rate = np.full(DAYS * DAY, float(number))
     else:
-        rate = _KINDS[found[1]](number)
+        rate = _KINDS[match[1]](number)
         rate *= busy_rps / np.quantile(rate[: (DAYS - 2) * DAY], REFERENCE_QUANTILE)
     return ServiceLoad(
         name=name,
@@ -54,11 +54,11 @@ def drawn_load(name: str, busy_rps: float) -> ServiceLoad | None:
 
 
 def jobs(seed: int) -> Float:
-    """A service with jobs at fixed minutes of the half hour: drawn phase, heights, lengths, days off and no-shows.
+    """Return the rate of a service with jobs at fixed minutes of the half hour.
 
-    Beside the jobs, one burst in eight comes at any time. After the micro-blog of whose jumps 83 % fall into two
-    minutes of the half hour and 40 % recur at the minute of the day before.
+    Phase, heights, lengths, days off and no-shows are drawn. Beside the jobs, one burst in eight comes at any time.
     """
+    # After the micro-blog: 83 % of its jumps fall into two minutes of the half hour, 40 % recur on the next day.
     draw = np.random.default_rng([seed, 18])
     second = np.arange(DAYS * DAY)
     depth, top = draw.uniform(0.2, 0.7), draw.uniform(11, 17)
@@ -83,7 +83,7 @@ def jobs(seed: int) -> Float:
 
 
 def random_bursts(seed: int) -> Float:
-    """A service whose bursts come at no particular minute, so that a calendar has nothing to learn."""
+    """Return the rate of a service whose bursts come at no particular minute, so that no calendar can know them."""
     draw = np.random.default_rng([seed, 19])
     rate = 1 - 0.4 * np.cos(2 * np.pi * np.arange(DAYS * DAY) / DAY)
     for begin in draw.uniform(0, DAYS * DAY, 20 * DAYS):

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.options import output_option, writable
-from rlscaler_rl.evaluation.days.telling import tell
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report
@@ -86,17 +85,10 @@ def simulate(policy: Path, hpa: Path | None, model: Path | None, out: Path, outp
 
 def _show(play: Callable[[Callable[[str], None]], Report], output: str) -> Report:
     """Play with a spinner, and print the report."""
-    from rich.console import Console
+    from rlscaler_rl.results.document import progress, show_table
 
-    waiting = Console(highlight=False, stderr=output == "json")
-    with waiting.status("") as status:
-        report = play(lambda text: tell(waiting, status, text))
-    if output == "json":
-        click.echo(report.model_dump_json(indent=1))
-        return report
-    console = Console(highlight=False)
-    console.print(report.table())
-    last = f"{report.picture} and {report.file} say more; {report.seconds:.0f} s"
-    for line in (*report.sentences(), *report.notes, last):
-        console.print(line, soft_wrap=True, markup=False)
+    with progress(output) as tell:
+        report = play(tell)
+    last = f"{report.picture} and {report.file} have the details; {report.seconds:.0f} s"
+    show_table(report, report.table(), [*report.sentences(), *report.notes, last], output)
     return report

@@ -1,6 +1,6 @@
-"""Memory of a service when a day begins: the days before it, as the sensors would have shown them.
+"""Memory of a service at the begin of a day: the days before it, as the sensors would have measured them.
 
-The forecaster is fed at every sensing tick; no capacity is simulated, since arrivals do not depend on it.
+The forecaster gets a sample at every sensing tick. No capacity is simulated, since arrivals do not depend on it.
 """
 
 from __future__ import annotations
@@ -16,29 +16,29 @@ from rlscaler_core.decision.forecaster.memory import nothing_learned, recent_of
 from rlscaler_core.decision.forecaster.rises import judge_anew
 from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import RATE_HISTORY, Float, Float32, Params
-from rlscaler_rl.evaluation.days.processes import cores, side_by_side
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.evaluation.processes import cores, side_by_side
 from rlscaler_rl.simulation.batch import SENSE_SECONDS, Past
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 
 WINDOW, DELAY = int(NOMINAL["arrival_window"]), 2
 HISTORY_DAYS = 10
-"""Days before a played one that are shown; older ones are forgotten anyway."""
+"""Days before a played one that the forecaster gets; it forgets older ones anyway."""
 
 BUDGET = ("counted_requests", "counted_late", "counted_time", "counted_slo_ms", "price_factor")
 """Columns of `State` and of `Past` that are about the error budget."""
 
 FEWEST_ROWS = 16
-"""Rows that a process gets at least: a tick of so many takes hardly longer than one of a single row."""
+"""Fewest rows of a process: a tick of so many takes hardly longer than a tick of one."""
 
 DayKey = tuple[int, int, int, int]
 """A load, the number of its day, and the seconds between two scrapes and of the rate window that it was measured by."""
 
 
 def past_of(chosen: Sequence[tuple[ServiceLoad, int]], days: Scenarios, history_days: int = HISTORY_DAYS) -> Past:
-    """Show every row (N) of `chosen`, a load and a day of it, up to `history_days` days before its own.
+    """Return the memory of every row (N) of `chosen`, (load, day), after up to `history_days` days before its own.
 
-    `days` are those days; their sensors measured the ones before too.
+    `days` are the scenarios of those rows; the days before were measured by the same sensors.
     """
     n, length = len(chosen), chosen[0][0].length
     shown = np.array([min(number, history_days) for _, number in chosen])
@@ -72,23 +72,23 @@ def past_of(chosen: Sequence[tuple[ServiceLoad, int]], days: Scenarios, history_
 def _learned(
     params: Params, epoch: Float, length: int, taken: Float, before: Sequence[Sequence[Float]]
 ) -> tuple[Float32, Float32]:
-    """Return both rows of memory of N services, each after its own days `before` (the oldest first) of one rate a tick.
+    """Return both rows of memory of N services, each after its own days `before`, the oldest first, one rate a tick.
 
-    `epoch` (N,) are the Unix seconds at which those days are over, and `taken` (N, ticks) is as in `taken_at`.
+    `epoch` (N,) are the Unix seconds at which those days are over, and `taken` (N, ticks) is of `taken_at`.
     """
     recent, calendar = nothing_learned(len(before))
     shown = np.array([len(days) for days in before])
     for back in range(int(shown.max(initial=0)), 0, -1):
         rows = np.flatnonzero(shown >= back)
         sensed = np.stack([before[int(i)][-back] for i in rows])
-        some, kept, table = params.take(rows), recent[rows], calendar[rows]
+        own, memory, table = params.take(rows), recent[rows], calendar[rows]
         fresh, since = np.isfinite(sensed), epoch[rows] - back * length
         for tick in range(sensed.shape[1]):
             if fresh[:, tick].any():
-                kept, table = learn(
-                    some, kept, table, since + taken[rows, tick], np.nan_to_num(sensed[:, tick]), fresh[:, tick]
+                memory, table = learn(
+                    own, memory, table, since + taken[rows, tick], np.nan_to_num(sensed[:, tick]), fresh[:, tick]
                 )
-        recent[rows], calendar[rows] = kept, table
+        recent[rows], calendar[rows] = memory, table
     return recent, calendar
 
 
@@ -98,7 +98,7 @@ def seed_of(load: ServiceLoad, number: int, seed: int) -> int:
 
 
 def taken_at(length: int, scrape: Float) -> Float:
-    """Return the second of a day (N, ticks) that each sensing tick's newest sample is of.
+    """Return the second of a day (N, ticks) of each sensing tick's newest sample.
 
     `scrape` (N,) are the seconds between two scrapes; where they are fewer than those between two ticks, every tick has
     a sample of `DELAY` seconds before it.
@@ -111,7 +111,7 @@ def taken_at(length: int, scrape: Float) -> Float:
 def sensed_day(
     load: ServiceLoad, number: int, scrape: int = int(NOMINAL["scrape"]), window: int = WINDOW
 ) -> NDArray[np.float64]:
-    """Return the sensed rates of a day in requests/s, one for each sensing tick; NaN where none is new."""
+    """Return the measured rates of a day, requests/s, one for each sensing tick; NaN where there is no new sample."""
     rate = load.day(number)
     arrivals = np.random.default_rng(seed_of(load, number, 0)).poisson(rate)
     earlier = window + DELAY + scrape

@@ -17,7 +17,7 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.simple import Static, StaticSettings
 from rlscaler_rl.evaluation.days.contenders import Contender, Role
 from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side
-from rlscaler_rl.evaluation.days.processes import cores
+from rlscaler_rl.evaluation.processes import cores
 from rlscaler_rl.evaluation.tuning import spaces
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.search import search_each

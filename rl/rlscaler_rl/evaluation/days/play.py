@@ -1,4 +1,4 @@
-"""Playing days: the history before them is shown to the forecaster, then every contender meets the same day.
+"""Play of days: the forecaster gets the history before them, then every contender meets the same day.
 
 A row is one day of one load.
 """
@@ -18,18 +18,18 @@ from rlscaler_core.decision.forecaster.rises import coverage
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.days.learned import HISTORY_DAYS, past_of, seed_of
-from rlscaler_rl.evaluation.days.processes import side_by_side
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.evaluation.processes import side_by_side
 from rlscaler_rl.simulation.batch import Past
 from rlscaler_rl.simulation.episode import Result, Run, run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 
 INTERVAL_SECONDS = float(Spec.model_fields["interval_seconds"].default)
-"""Time between two actions where nothing is said, as in a policy that leaves it out."""
+"""Default time between two actions, that of a policy without `intervalSeconds`."""
 
 INITIAL_UTILIZATION = 0.8
-"""Utilization, 0 to 1, of the replicas that a day begins with."""
+"""Utilization of the replicas at the begin of a day, 0 to 1."""
 
 Bind = Callable[[Scenarios], Scenarios]
 
@@ -41,20 +41,24 @@ class Days:
     scenarios: Scenarios
     past: Past
     loads: tuple[str, ...]
-    """(N,) the load of each."""
+    """Name of the load of each day, (N,)."""
 
     numbers: tuple[int, ...]
-    """(N,) which day of it."""
+    """Number of the day within its load, (N,)."""
+
+    def by_load(self) -> dict[str, NDArray[np.intp]]:
+        """Return the rows of the days of each load."""
+        return {load: np.flatnonzero(np.array(self.loads) == load) for load in dict.fromkeys(self.loads)}
 
     def first(self, seconds: int) -> Days:
-        """The first `seconds` of each day."""
+        """Return the first `seconds` of each day."""
         whole = self.scenarios
         cut = {name: np.ascontiguousarray(getattr(whole, name)[:, :seconds]) for name in ("rate", "arrivals")}
         duration = np.minimum(whole.duration, seconds)
         return replace(self, scenarios=replace(whole, duration=duration, **cut))
 
     def take(self, rows: NDArray[np.integer[Any]]) -> Days:
-        """The days in `rows`, in that order."""
+        """Return the days in `rows`, in that order."""
         names, numbers = tuple(self.loads[i] for i in rows), tuple(self.numbers[i] for i in rows)
         return Days(self.scenarios.take(rows), _rows_of(self.past, rows), names, numbers)
 
@@ -67,7 +71,7 @@ def prepared(
     history_days: int = HISTORY_DAYS,
     **service: Any,
 ) -> Days:
-    """Make days (load, number), with up to `history_days` of history. `service` are columns of `Scenarios`.
+    """Prepare days (load, number), with up to `history_days` of history. `service` are columns of `Scenarios`.
 
     `bind` sets the spec. `seed` draws other arrivals and cold starts under the same rates.
     """
@@ -84,7 +88,7 @@ def prepared(
 def played(
     days: Days, make: Callable[[Float], Any], *, level: LevelName = "fluid", timeline: int = 0, seed: int = 0
 ) -> Run:
-    """Play all days with the controller that `make` gives for their rates (N, T). Its counters are checked."""
+    """Play all days with the controller that `make` returns for their rates (N, T), and check the counters."""
     past = _rows_of(days.past, np.arange(len(days.loads)))
     controller = make(days.scenarios.rate.astype(np.float64))
     return run(days.scenarios, controller, seed, past=past, level=level, timeline=timeline)
@@ -105,13 +109,13 @@ class Figures(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A controller and the days that it plays in one batch."""
+    """Controller and days of one batch."""
 
     make: Callable[[Float], Any]
-    """As `played` takes it."""
+    """Argument `make` of `played`."""
 
     rows: NDArray[np.integer[Any]] | None = None
-    """Rows of the days to play; the same one may be there several times. None: all of them."""
+    """Rows of the played days; a row may occur several times. None: all of them."""
 
     timeline: int = 0
     """As `played` takes it."""
@@ -120,10 +124,8 @@ class Job(NamedTuple):
 def played_side_by_side(
     days: Days, jobs: Sequence[Job], level: LevelName = "fluid", done: Callable[[int], None] = lambda number: None
 ) -> list[Figures]:
-    """Play each job on its rows of `days`, in processes side by side (`processes`); `done` is told which one is over.
-
-    The rows are taken where a job is played, so that no more days are held at a time than are played.
-    """
+    """Play each job on its rows of `days`, in processes side by side; `done` is called with the number of each job."""
+    # Each process takes its rows itself, so that memory holds only the days that are played at a time.
     seconds = len(jobs) * float(days.scenarios.duration[0])
     return side_by_side(_figures, [(days, job, level) for job in jobs], seconds, done)
 
@@ -135,7 +137,7 @@ def _figures(days: Days, job: Job, level: LevelName) -> Figures:
 
 
 def covered(run: Run) -> Float:
-    """Return the share (N, 2, LEVELS) of the forecasts of each day that held; NaN where none was made or kept."""
+    """Return the share (N, 2, LEVELS) of the forecasts of each day that held; NaN where there was none."""
     recent = run.state.load_recent
     if not is_kept(recent):
         return np.full((len(run.result.j), 2, len(LEVELS)), np.nan)
@@ -143,5 +145,5 @@ def covered(run: Run) -> Float:
 
 
 def _rows_of(past: Past, rows: NDArray[np.integer[Any]]) -> Past:
-    """Return copies of the rows: playing writes into them."""
+    """Return copies of the rows, because playing writes into them."""
     return past._replace(**{name: column[rows] for name, column in past._asdict().items()})

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict
-from rich.table import Table
 
 from rlscaler_rl.evaluation.days.contenders import Contender
 from rlscaler_rl.evaluation.days.judged import Judged
-from rlscaler_rl.evaluation.days.table import DayTable
+from rlscaler_rl.results.document import Document
+from rlscaler_rl.results.table import Table
 from rlscaler_rl.simulation.episode import Result
 
 HOURS_PER_MONTH = 730.0
 
 
-class Row(BaseModel):
+class Row(Document):
     """Figures of one autoscaler on the judged days."""
-
-    model_config = ConfigDict(frozen=True)
 
     contender: str
     label: str
@@ -39,10 +35,8 @@ class Row(BaseModel):
     worst_day_late_percent: float
 
 
-class Report(BaseModel):
+class Report(Document):
     """Figures of all autoscalers on the judged days of a load."""
-
-    model_config = ConfigDict(frozen=True)
 
     service: str
     rows: list[Row]
@@ -65,24 +59,13 @@ class Report(BaseModel):
         return self.rows[0].late_percent <= self.objective_percent
 
     def save(self) -> None:
-        self.file.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
+        self.file.write_text(self.json_text() + "\n", encoding="utf-8")
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
-        table = Table(title=f"{self.service}: {self.judged_days:.3g} days judged", title_justify="left", box=None)
-        table.add_column("autoscaler", no_wrap=True)
-        for heading in (
-            "J",
-            "% above hindsight",
-            "GPU h a day",
-            "CPU h a day",
-            "cost a month",
-            "late %",
-            "worst day %",
-        ):
-            table.add_column(heading, justify="right")
-        for row in self.rows:
-            table.add_row(
+        heads = ("J", "% above hindsight", "GPU h a day", "CPU h a day", "cost a month", "late %", "worst day %")
+        rows = [
+            (
                 row.label,
                 f"{row.j:.2f}",
                 "-" if row.above_hindsight_percent is None else f"{row.above_hindsight_percent:+.1f}",
@@ -91,9 +74,11 @@ class Report(BaseModel):
                 f"{row.cost_per_month:,.0f}",
                 f"{row.late_percent:.2f}",
                 f"{row.worst_day_late_percent:.2f}",
-                style="bold" if row is self.rows[0] else None,
             )
-        return table
+            for row in self.rows
+        ]
+        title = f"{self.service}: {self.judged_days:.3g} days judged"
+        return Table(("autoscaler", *heads), rows, title, bold_first=True)
 
     def sentences(self) -> list[str]:
         """Return the comparison of a policy with the HPA, and its guards, in words."""
@@ -113,19 +98,6 @@ def rows_of(played: Sequence[tuple[Contender, Result]], judged: Judged) -> list[
     """Return a row for each contender; J is compared with the only one in the role `reference`."""
     known = next(float(result.j.mean()) for entry, result in played if entry.role == "reference")
     return [_row(entry, result, judged, None if entry.role == "reference" else known) for entry, result in played]
-
-
-def load_markdown(table: DayTable) -> Iterator[str]:
-    """Return the lines that compare all contenders on the first load of a table with the columns of `Report.table`."""
-    rows = [row for row in table.scores if row.load == table.loads[0].name]
-    known = next(row.mean("j") for row in rows if row.role == "reference")
-    yield "| autoscaler | J | % above hindsight | GPU-hours | CPU-hours | cost, GPU replicas | late % | worst day % |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in rows:
-        above = "-" if row.role == "reference" else f"{100 * (row.mean('j') / known - 1):+.1f}"
-        hours = f"{row.mean('gpu_hours'):.1f} | {row.mean('cpu_hours'):.1f}"
-        late = f"{row.mean('late_percent'):.2f} | {max(row.late_percent):.2f}"
-        yield f"| {row.label} | {row.mean('j'):.2f} | {above} | {hours} | {row.mean('cost'):.2f} | {late} |"
 
 
 def by_cost(rows: Sequence[Row], late_allowed: float) -> list[Row]:

@@ -1,22 +1,21 @@
-"""What a comparison on days found: one row for each load and contender, and what it says of the policies over loads."""
+"""Result of a comparison on days: a row for each load and contender, and the differences between contenders."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from rlscaler_core.decision.forecaster.memory import LEVELS
-from rlscaler_rl.evaluation.statistics import FEWEST_UNITS, Design, Interval, Verdict, weights
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.results.document import Document
+from rlscaler_rl.results.statistics import Interval, Verdict, mean_interval
+from rlscaler_rl.results.table import Table
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Score(_Strict):
-    """One contender on one load; every list has a figure for each day, in the order of `DayTable.days`."""
+class Score(Document):
+    """One contender on one load; each list has a figure for each day, in the order of `PlayedLoad.days`."""
 
     load: str
     contender: str
@@ -35,44 +34,44 @@ class Score(_Strict):
     cpu_hours: list[float]
 
     def mean(self, metric: str) -> float:
-        """Give the mean of a metric over the days."""
+        """Return the mean of a metric over the days."""
         return float(np.mean(getattr(self, metric)))
 
 
-class PlayedLoad(_Strict):
+class PlayedLoad(Document):
     """One load and its days."""
 
     name: str
     group: str
+    """Origin of the load."""
+
     drawn: bool
     """True where seconds were drawn from wider bins."""
 
     days: list[int]
     requests: float
     digest: str
-    """Of the arrivals that were played, SHA-256."""
+    """SHA-256 of the scenarios that were played."""
 
 
-class Difference(_Strict):
+class Difference(Document):
     """J of a policy over that of a rival, minus 1, in percent: below 0 the policy is better."""
 
     policy: str
     rival: str
-    mean: float
-    low: float
-    high: float
-    groups: int
-    """Loads of one origin are one observation."""
+    interval: Interval
+    """Over the origins: loads of one origin are one unit."""
 
+    origins: int
     worst: float
     worst_load: str
 
     @property
     def verdict(self) -> Verdict:
-        return Interval(self.mean, self.low, self.high).verdict
+        return self.interval.verdict
 
 
-class DayTable(_Strict):
+class DayTable(Document):
     """The result file of a comparison on days."""
 
     kind: str
@@ -85,119 +84,162 @@ class DayTable(_Strict):
     version: str
     loads: list[PlayedLoad]
     scores: list[Score]
-    settings: dict[str, dict[str, dict[str, float | int | str | bool]]] = {}
+    settings: dict[str, dict[str, dict[str, float | int | str | bool]]] = Field(default_factory=dict)
     """Contender -> load -> the settings that were tuned on its past."""
 
-    networks: dict[str, str] = {}
+    networks: dict[str, str] = Field(default_factory=dict)
     """Contender -> SHA-256 of its network, for contenders that have one."""
 
-    coverage: dict[str, list[list[float | None]]] = {}
+    coverage: dict[str, list[list[float | None]]] = Field(default_factory=dict)
     """Load -> pool -> share of the forecast rule's forecasts that held, for each of the forecaster's `LEVELS`."""
 
     seconds: float
     peak_mib: int
 
     def of(self, load: str, contender: str) -> Score | None:
-        """Give one row; None where this contender did not play."""
+        """Return one row, or None where this contender did not play."""
         return next((row for row in self.scores if (row.load, row.contender) == (load, contender)), None)
 
     def contenders(self) -> dict[str, Score]:
-        """Give the first row of each contender by its name."""
-        found: dict[str, Score] = {}
+        """Return the first row of each contender by its name."""
+        rows: dict[str, Score] = {}
         for row in self.scores:
-            found.setdefault(row.contender, row)
-        return found
+            rows.setdefault(row.contender, row)
+        return rows
 
 
-FILE = "days.json"
-"""Name of the table in the folder of a comparison."""
+def percent_by_load(table: DayTable, policy: str, rival: str) -> dict[str, float]:
+    """Return J of the policy over that of the rival, minus 1, in percent, of each load that both played."""
+    pairs = {load.name: (table.of(load.name, policy), table.of(load.name, rival)) for load in table.loads}
+    return {name: 100 * (own.mean("j") / other.mean("j") - 1) for name, (own, other) in pairs.items() if own and other}
 
 
-def by_origin(
-    table: DayTable, policy: str, rival: str, loads: Sequence[str] | None = None
-) -> dict[str, dict[str, float]]:
-    """Give J of the policy over that of the rival, minus 1, in percent: origin -> load -> figure, where both played."""
-    each: dict[str, dict[str, float]] = {}
+def _by_origin(table: DayTable, percent: dict[str, float]) -> Float:
+    """Return the mean (origins,) of figures of loads: the loads of one origin are one unit of the bootstrap."""
+    groups: dict[str, list[float]] = {}
     for load in table.loads:
-        one, other = table.of(load.name, policy), table.of(load.name, rival)
-        if one is not None and other is not None and (loads is None or load.name in loads):
-            each.setdefault(load.group, {})[load.name] = 100 * (one.mean("j") / other.mean("j") - 1)
-    return each
+        if load.name in percent:
+            groups.setdefault(load.group, []).append(percent[load.name])
+    return np.array([np.mean(figures) for figures in groups.values()])
 
 
-def difference(table: DayTable, policy: str, rival: str, loads: Sequence[str] | None = None) -> Difference | None:
-    """Compare two contenders over loads; None where no load was played by both.
-
-    Loads of one origin are averaged first, and the bootstrap draws origins. Fewer than three decide nothing: their
-    interval is without bounds.
-    """
-    each = by_origin(table, policy, rival, loads)
-    if not each:
+def difference(table: DayTable, policy: str, rival: str) -> Difference | None:
+    """Compare two contenders over loads. Return None where no load was played by both."""
+    percent = percent_by_load(table, policy, rival)
+    if not percent:
         return None
-    of_loads = {load: percent for group in each.values() for load, percent in group.items()}
-    worst_load = max(of_loads, key=of_loads.__getitem__)
-    values = np.array([np.mean(list(group.values())) for group in each.values()])
-    interval = Interval(float(values.mean()), -np.inf, np.inf)
-    if len(values) >= FEWEST_UNITS:
-        interval = Interval.of(interval.mean, weights(Design(1, len(values))) @ values)
+    values, worst = _by_origin(table, percent), max(percent, key=percent.__getitem__)
     return Difference(
         policy=policy,
         rival=rival,
-        mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
-        groups=len(values),
-        worst=of_loads[worst_load],
-        worst_load=worst_load,
+        interval=mean_interval(values),
+        origins=len(values),
+        worst=percent[worst],
+        worst_load=worst,
     )
 
 
-def markdown(table: DayTable) -> Iterator[str]:
-    """Give the lines of the report: what the policies lose and win first, then J and lateness of every load."""
-    yield from _verdicts(table)
-    yield ""
-    shown = list(table.contenders())
-    labels = {name: row.label for name, row in table.contenders().items()}
-    yield f"| J (late %) | days | {' | '.join(labels[name] for name in shown)} |"
-    yield f"|---|---|{'---|' * len(shown)}"
+def seeds_difference(table: DayTable, rival: str) -> Interval | None:
+    """Return the difference of J, in percent, of all networks of the table to a rival, over networks and origins.
+
+    The networks are seeds of one training. None where there is none, or where one of them or the rival did not play a
+    load that the others played.
+    """
+    values = [_by_origin(table, percent_by_load(table, name, rival)) for name in table.networks]
+    if not values or not len(values[0]) or len({len(origins) for origins in values}) > 1:
+        return None
+    return mean_interval(np.array(values))
+
+
+def report(table: DayTable, *, coverage: bool = False) -> list[str]:
+    """Return the report in Markdown: losses of the policies first, then J and lateness of each load."""
+    lines = [
+        f"## Days of {len(table.loads)} loads, {table.kind}",
+        "",
+        *_verdicts(table).markdown(),
+        "",
+        *_scores(table).markdown(),
+        "",
+        "Bold: the least J of those that can be had; references are left out. (s): seconds drawn from wider bins.",
+    ]
+    if len(table.networks) > 1:
+        lines += ["", "### Seeds", "", *_seeds(table).markdown()]
+    if len(table.loads) == 1:
+        lines += ["", *_single_load(table).markdown()]
+    return [*lines, "", *_coverage(table).markdown()] if coverage else lines
+
+
+def _verdicts(table: DayTable) -> Table:
+    shown = table.contenders()
+    policies = [name for name, row in shown.items() if row.role == "policy"]
+    pairs = [difference(table, policy, rival) for policy in policies for rival in shown if rival != policy]
+    order = {Verdict.LOSS: 0, Verdict.UNDECIDED: 1, Verdict.WIN: 2}
+    rows = [
+        (
+            f"{shown[item.policy].label} against {shown[item.rival].label}",
+            item.interval.shown(),
+            f"{item.origins}",
+            f"{item.worst_load} {item.worst:+.1f}",
+            item.verdict,
+        )
+        for item in sorted(filter(None, pairs), key=lambda item: (policies.index(item.policy), order[item.verdict]))
+    ]
+    return Table(("policy against", "J, % [95 % interval]", "origins", "worst load, %", "verdict"), rows)
+
+
+def _scores(table: DayTable) -> Table:
+    shown = table.contenders()
+    return Table(("J (late %)", "days", *(row.label for row in shown.values())), list(_load_rows(table, list(shown))))
+
+
+def _load_rows(table: DayTable, names: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for load in table.loads:
-        rows = [table.of(load.name, name) for name in shown]
+        rows = [table.of(load.name, name) for name in names]
         least = min(row.mean("j") for row in rows if row is not None and row.role != "reference")
         cells = ["-" if row is None else _cell(row, least) for row in rows]
-        name = f"{load.name}{' (s)' if load.drawn else ''}"
-        yield f"| {name} | {len(load.days)} | {' | '.join(cells)} |"
-    yield ""
-    yield "Bold: the least J of those that can be had; references are left out. (s): seconds drawn from wider bins."
-
-
-def coverage_markdown(table: DayTable) -> Iterator[str]:
-    """Give the lines that say how often the forecaster's quantiles held on the days of each load, in percent."""
-    heads = [f"{pool} {100 * level:.0f} %" for pool in ("GPU", "CPU") for level in LEVELS]
-    yield f"| forecasts that held, % | {' | '.join(heads)} |"
-    yield f"|---|{'---|' * len(heads)}"
-    for load, pools in table.coverage.items():
-        cells = ["-" if share is None else f"{100 * share:.1f}" for pool in pools for share in pool]
-        yield f"| {load} | {' | '.join(cells)} |"
+        yield f"{load.name}{' (s)' if load.drawn else ''}", f"{len(load.days)}", *cells
 
 
 def _cell(row: Score, least: float) -> str:
     text = f"{row.mean('j'):.2f} ({row.mean('late_percent'):.2f})"
+    # Scores that differ by less than half a thousandth print alike, and are both the least.
     return f"**{text}**" if row.mean("j") <= least * 1.0005 and row.role != "reference" else text
 
 
-def _verdicts(table: DayTable) -> Iterator[str]:
-    yield "| policy against | mean difference of J, % | 95 % interval | origins | worst load | |"
-    yield "|---|---|---|---|---|---|"
-    labels = {name: row.label for name, row in table.contenders().items()}
-    policies = [name for name, row in table.contenders().items() if row.role == "policy"]
-    found = [
-        found
-        for policy in policies
-        for rival in labels
-        if rival != policy and (found := difference(table, policy, rival)) is not None
+def _seeds(table: DayTable) -> Table:
+    """Compare all networks together with every other contender."""
+    rivals = {name: row.label for name, row in table.contenders().items() if name not in table.networks}
+    rows = [
+        (label, interval.shown(), interval.verdict)
+        for name, label in rivals.items()
+        if (interval := seeds_difference(table, name)) is not None
     ]
-    order = {Verdict.LOSS: 0, Verdict.UNDECIDED: 1, Verdict.WIN: 2}
-    for one in sorted(found, key=lambda one: (policies.index(one.policy), order[one.verdict])):
-        interval = "-" if np.isinf(one.low) else f"{one.low:+.1f} to {one.high:+.1f}"
-        name, worst = f"{labels[one.policy]} against {labels[one.rival]}", f"{one.worst_load} {one.worst:+.1f}"
-        yield f"| {name} | {one.mean:+.1f} | {interval} | {one.groups} | {worst} | {one.verdict} |"
+    return Table((f"{len(table.networks)} networks together against", "J, % [95 % interval]", "verdict"), rows)
+
+
+def _single_load(table: DayTable) -> Table:
+    """Compare all contenders on the only load with the columns of `Report.table`."""
+    known = next(row.mean("j") for row in table.scores if row.role == "reference")
+    rows = [
+        (
+            row.label,
+            f"{row.mean('j'):.2f}",
+            "-" if row.role == "reference" else f"{100 * (row.mean('j') / known - 1):+.1f}",
+            *(f"{row.mean(hours):.1f}" for hours in ("gpu_hours", "cpu_hours")),
+            *(f"{row.mean(metric):.2f}" for metric in ("cost", "late_percent")),
+            f"{max(row.late_percent):.2f}",
+        )
+        for row in table.scores
+    ]
+    heads = ("J", "% above hindsight", "GPU-hours", "CPU-hours", "cost, GPU replicas", "late %", "worst day %")
+    return Table(("autoscaler", *heads), rows)
+
+
+def _coverage(table: DayTable) -> Table:
+    """Return how often the forecaster's quantiles held on the days of each load, in percent."""
+    heads = [f"{pool} {100 * level:.0f} %" for pool in ("GPU", "CPU") for level in LEVELS]
+    rows = [
+        (load, *("-" if share is None else f"{100 * share:.1f}" for pool in pools for share in pool))
+        for load, pools in table.coverage.items()
+    ]
+    return Table(("forecasts that held, %", *heads), rows)

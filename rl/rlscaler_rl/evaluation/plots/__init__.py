@@ -1,1 +1,1 @@
-"""Pictures. Each module draws one and returns a matplotlib Figure; nothing here needs a display."""
+"""Pictures of a result. Each function draws one and returns a matplotlib Figure, without a display."""

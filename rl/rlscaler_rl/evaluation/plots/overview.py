@@ -1,4 +1,4 @@
-"""Where the policy stands against those that matter: difference in J with its interval, workload by workload."""
+"""Difference in J of the policy from its main rivals, with intervals, workload by workload."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from matplotlib.figure import Figure
 
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.gate import BEGIN
-from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import firstpage, tables
 from rlscaler_rl.evaluation.schema import Difference, ResultFile
+from rlscaler_rl.results import figures
 
 WIDEST_PERCENT = 100.0
-"""Differences beyond are drawn at the edge and written out."""
+"""Percent beyond which a difference is drawn at the edge."""
 
 
 def overview(result: ResultFile) -> Figure:
-    """A panel per rival, losses on top; the last panel is the share of the distance to hindsight that is closed."""
+    """Draw a panel for each rival, losses on top; the last panel is the closed share of the distance to hindsight."""
     rivals = firstpage.rivals_of(result)
     listed = firstpage.losses_first(result)
     labels = {row.contender: row.label for row in result.rows}
     cells = {(row.workload, row.contender): row.difference for row in result.rows}
-    with look.styled():
-        made = look.figure(3.9 * (len(rivals) + 1) + 1.2, 0.42 * len(listed) + 2.2)
-        panels = made.subplots(1, len(rivals) + 1, sharey=True, squeeze=False)[0]
+    with figures.styled():
+        picture = figures.figure(3.9 * (len(rivals) + 1) + 1.2, 0.42 * len(listed) + 2.2)
+        panels = picture.subplots(1, len(rivals) + 1, sharey=True, squeeze=False)[0]
         for panel, rival in zip(panels, rivals, strict=False):
             _differences(panel, labels[rival], [cells.get((name, rival)) for name in listed])
         _closed(panels[-1], result, listed)
@@ -33,8 +33,8 @@ def overview(result: ResultFile) -> Figure:
         panels[0].set_ylim(len(listed) - 0.5, -0.6)
         for tick, name in zip(panels[0].get_yticklabels(), listed, strict=True):
             tick.set_fontweight("bold" if name == ALL else "normal")
-        look.headline(made, _title(result))
-    return made
+        figures.headline(picture, title_of(result))
+    return picture
 
 
 def _name(result: ResultFile, workload: str) -> str:
@@ -43,16 +43,16 @@ def _name(result: ResultFile, workload: str) -> str:
     return tables.title(workload) + (" (smooth)" if smooth else "") + (" (apart)" if apart else "")
 
 
-def _differences(axes: Any, label: str, found: list[Difference | None]) -> None:
-    known = [item for item in found if item is not None]
+def _differences(axes: Any, label: str, items: list[Difference | None]) -> None:
+    known = [item for item in items if item is not None]
     reach = max((max(abs(item.low_percent), abs(item.high_percent)) for item in known), default=10.0)
     reach = min(1.12 * max(reach, 10.0), WIDEST_PERCENT)
     axes.axvspan(0, reach, color="#fdf0f1", zorder=0)
     axes.axvline(0, color="#33373c", lw=1)
-    for height, item in enumerate(found):
+    for height, item in enumerate(items):
         if item is None:
             continue
-        tint = look.VERDICTS[item.verdict]
+        tint = figures.VERDICTS[item.verdict]
         low, high, mean = (
             np.clip(value, -reach, reach) for value in (item.low_percent, item.high_percent, item.percent)
         )
@@ -82,7 +82,7 @@ def _closed(axes: Any, result: ResultFile, listed: list[str]) -> None:
         if item is None or item.percent is None or item.low is None or item.high is None:
             axes.annotate("no distance shown", (0, height), ha="left", va="center", fontsize=8, color="#8a929c")
             continue
-        tint = look.COLOURS["policy"] if item.percent > 0 else look.LATE
+        tint = figures.COLOURS["policy"] if item.percent > 0 else figures.LATE
         share = float(np.clip(item.percent, -100, 125))
         axes.barh(height, share, 0.62, color=tint, alpha=0.75)
         axes.plot(np.clip([item.low, item.high], -100, 125), [height, height], color="#33373c", lw=1)
@@ -104,7 +104,8 @@ def _closed(axes: Any, result: ResultFile, listed: list[str]) -> None:
     axes.grid(axis="y", visible=False)
 
 
-def _title(result: ResultFile) -> str:
+def title_of(result: ResultFile) -> str:
+    """Return model, size and validity of the run as a headline."""
     first = result.rows[0]
     state = "" if result.valid else "   INVALID RUN"
     return f"{result.model.name}: {first.runs} runs x {first.episodes} episodes, 95 % paired bootstrap{state}"

@@ -1,4 +1,4 @@
-"""Five qualities at a glance, one radar per workload; every axis is relative to the best contender shown."""
+"""Five qualities on a radar for each workload; every axis is relative to the best contender shown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row
+from rlscaler_rl.results import figures
 
 MOST_ABREAST = 4
 AXES = ("latency", "throughput", "efficiency", "stability", "SLO")
@@ -18,8 +18,11 @@ MOST_OUTLINES = 5
 
 
 def qualities(rows: Sequence[Row]) -> dict[str, np.ndarray]:
-    """Contender -> (5,) in 0-1, 1 the best of `rows`: best p95 / p95, goodput / best, best cost / cost,
-    (fewest changes + 1) / (changes + 1), share within the SLO (absolute)."""
+    """Return five values in 0-1 by contender, 1 the best of `rows`.
+
+    They are best p95 / p95, goodput / best, best cost / cost, (fewest changes + 1) / (changes + 1), and the absolute
+    share within the SLO.
+    """
     mean = {row.contender: {name: summary.mean for name, summary in row.metrics.items()} for row in rows}
     p95 = min(values["p95_ms"] for values in mean.values())
     goodput = max(values["goodput_rps"] for values in mean.values())
@@ -40,7 +43,7 @@ def qualities(rows: Sequence[Row]) -> dict[str, np.ndarray]:
 
 
 def shown_of(result: ResultFile) -> list[str]:
-    """A tuned contender stands for its default."""
+    """Return the contenders of the radar; a tuned one stands for its default."""
     played = {row.contender for row in result.rows}
     return [name for name in SHOWN if name in played and f"{name}_tuned" not in played][:MOST_OUTLINES]
 
@@ -50,13 +53,13 @@ def _changes(values: dict[str, float]) -> float:
 
 
 def radar(result: ResultFile) -> Figure:
-    """The policy, tuned HPA and rule (or their stand-ins), KEDA and hindsight on every workload."""
+    """Draw the policy, tuned HPA and rule (or their stand-ins), KEDA and hindsight on every workload."""
     shown = shown_of(result)
-    with look.styled():
+    with figures.styled():
         count = len(result.workloads)
         across = min(count, MOST_ABREAST)
-        made = look.figure(max(4.4 * across, 8.0), 4.5 * -(-count // across) + 0.5)
-        grid = made.subplots(-(-count // across), across, squeeze=False, subplot_kw={"projection": "polar"})
+        picture = figures.figure(max(4.4 * across, 8.0), 4.5 * -(-count // across) + 0.5)
+        grid = picture.subplots(-(-count // across), across, squeeze=False, subplot_kw={"projection": "polar"})
         axes = grid.flat[:count]
         for unused in grid.flat[count:]:
             unused.set_axis_off()
@@ -74,14 +77,14 @@ def radar(result: ResultFile) -> Figure:
             panel.spines["polar"].set_color("#d5d9dd")
             panel.set_title(tables.title(workload.name), loc="center", pad=14)
         handles, labels = axes[0].get_legend_handles_labels()
-        made.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
-        look.headline(made, "Outward is better; each axis relative to the best shown, SLO absolute", 12)
-    return made
+        picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        figures.headline(picture, "Outward is better; each axis relative to the best shown, SLO absolute", 12)
+    return picture
 
 
 def _outline(panel: object, angles: np.ndarray, row: Row, values: np.ndarray) -> None:
     closed = np.append(angles, angles[0]), np.append(values, values[0])
-    tint = look.colour(row.contender, row.role)
+    tint = figures.colour(row.contender, row.role)
     strong = row.role == "policy"
     style = "--" if row.role == "reference" else "-"
     panel.plot(*closed, style, color=tint, lw=2.4 if strong else 1.4, label=row.label, zorder=5 if strong else 3)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Where all contenders stand: J with its interval per workload, and the cost-late front."""
+"""J of all contenders with its interval by workload, and the front of cost and late requests."""
 
 from __future__ import annotations
 
@@ -10,68 +10,69 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from rlscaler_rl.evaluation.board import ALL
-from rlscaler_rl.evaluation.plots import look
+from rlscaler_rl.evaluation.plots.overview import title_of
 from rlscaler_rl.evaluation.report import tables
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
+from rlscaler_rl.results import figures
 
 ABREAST = 3
 _PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 
 
 def ladders(result: ResultFile) -> Figure:
-    """J of all contenders with its interval, a panel per workload, the mean first."""
+    """Draw J of all contenders with its interval, a panel for each workload, the mean first."""
     names = [ALL, *(item.name for item in result.workloads)]
     tall = max(sum(row.workload == name for row in result.rows) for name in names)
-    with look.styled():
-        made, panels = _grid(len(names), 0.2 * tall + 1.0)
+    with figures.styled():
+        picture, panels = _grid(len(names), 0.2 * tall + 1.0)
         for panel, name in zip(panels, names, strict=True):
             _ladder(panel, [row for row in result.rows if row.workload == name], name)
-        look.headline(made, _title(result))
+        figures.headline(picture, title_of(result))
         handles = [
-            Line2D([], [], color=look.VERDICTS[verdict], lw=3, label=text)
+            Line2D([], [], color=figures.VERDICTS[verdict], lw=3, label=text)
             for verdict, text in (
                 ("loss", "beats the policy"),
                 ("undecided", "undecided"),
                 ("win", "beaten by the policy"),
             )
         ]
-        made.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
-    return made
+        picture.legend(handles=handles, loc="outside lower center", ncols=3, fontsize=9)
+    return picture
 
 
 def fronts(result: ResultFile) -> Figure:
-    """Cost of all contenders against late requests, a panel per workload."""
-    with look.styled():
-        made, panels = _grid(len(result.workloads), 4.3)
+    """Draw cost of all contenders against late requests, a panel for each workload."""
+    with figures.styled():
+        picture, panels = _grid(len(result.workloads), 4.3)
         for panel, workload in zip(panels, result.workloads, strict=True):
             _front(panel, [row for row in result.rows if row.workload == workload.name], workload)
-        look.headline(made, "Cost-late front: down and left is better, dotted lines have equal J")
-        _front_legend(made, [row for row in result.rows if row.workload == result.workloads[0].name])
-    return made
+        figures.headline(picture, "Cost-late front: down and left is better, dotted lines have equal J")
+        _front_legend(picture, [row for row in result.rows if row.workload == result.workloads[0].name])
+    return picture
 
 
 def _grid(count: int, height: float) -> tuple[Figure, list[Any]]:
     across = 2 if count == 4 else min(count, ABREAST)
     down = -(-count // across)
-    made = look.figure(5.3 * across, height * down + 1.4)
-    panels = made.subplots(down, across, squeeze=False).ravel()
+    picture = figures.figure(5.3 * across, height * down + 1.4)
+    panels = picture.subplots(down, across, squeeze=False).ravel()
     for unused in panels[count:]:
         unused.set_axis_off()
-    return made, list(panels[:count])
+    return picture, list(panels[:count])
 
 
 def _ladder(axes: Any, rows: list[Row], name: str) -> None:
-    """Contenders from best to worst; red ones beat the policy, grey ones are undecided."""
+    """Draw contenders from best to worst; red ones beat the policy, grey ones are undecided."""
     ranked = sorted(rows, key=lambda row: row.metrics["j"].mean, reverse=True)
     policy = next(row.metrics["j"].mean for row in ranked if row.role == "policy")
-    axes.axvline(policy, color=look.COLOURS["policy"], lw=1.2, alpha=0.5, zorder=1)
+    axes.axvline(policy, color=figures.COLOURS["policy"], lw=1.2, alpha=0.5, zorder=1)
     for height, row in enumerate(ranked):
         j = row.metrics["j"]
         verdict = row.difference.verdict if row.difference else None
-        tint = look.COLOURS["policy"] if verdict is None else look.VERDICTS[verdict]
+        tint = figures.COLOURS["policy"] if verdict is None else figures.VERDICTS[verdict]
         axes.plot([j.low, j.high], [height, height], color=tint, lw=2.6, alpha=0.55, solid_capstyle="round")
         size = 11 if row.role == "reference" else 7
-        axes.plot(j.mean, height, look.MARKERS[row.role], color=tint, ms=size, mec="white", mew=0.7)
+        axes.plot(j.mean, height, figures.MARKERS[row.role], color=tint, ms=size, mec="white", mew=0.7)
         axes.annotate(
             f"{j.mean:.2f}",
             (j.high, height),
@@ -84,7 +85,7 @@ def _ladder(axes: Any, rows: list[Row], name: str) -> None:
     axes.set_yticks(range(len(ranked)), [row.label for row in ranked])
     for tick, row in zip(axes.get_yticklabels(), ranked, strict=True):
         tick.set_fontweight("bold" if row.role == "policy" else "normal")
-        tick.set_color(look.COLOURS["policy"] if row.role == "policy" else "#33373c")
+        tick.set_color(figures.COLOURS["policy"] if row.role == "policy" else "#33373c")
         tick.set_fontstyle("italic" if row.role in ("control", "reference") else "normal")
         tick.set_fontsize(8.5)
     axes.set_xscale("log")
@@ -99,7 +100,7 @@ def _ladder(axes: Any, rows: list[Row], name: str) -> None:
 
 
 def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
-    """Every contender's operating point; the line joins HPA's targets, the grey area is below the physical floor."""
+    """Draw cost and lateness of every contender; the line joins HPA's targets, the grey area is below the floor."""
     points = {row.contender: (row.metrics["cost"].mean, row.metrics["late_percent"].mean) for row in rows}
     floor = max(workload.cost_floor, workload.minimum_cost)
     right = max(cost for cost, _ in points.values()) * 1.08
@@ -119,16 +120,16 @@ def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
     _equal_scores(axes, points, right)
     hpa = sorted(points[row.contender] for row in rows if row.contender == "hpa" or row.role == "sweep")
     if len(hpa) > 1:
-        axes.plot(*zip(*hpa, strict=True), "-", color=look.SWEEP, lw=1.4, zorder=2)
+        axes.plot(*zip(*hpa, strict=True), "-", color=figures.SWEEP, lw=1.4, zorder=2)
     for row in rows:
-        mark = look.MARKERS[row.role]
+        mark = figures.MARKERS[row.role]
         small = row.role == "sweep"
         size = {"reference": 13, "sweep": 4, "policy": 9}.get(row.role, 7.5)
         axes.plot(
             *points[row.contender],
             mark,
             ms=size,
-            color=look.colour(row.contender, row.role),
+            color=figures.colour(row.contender, row.role),
             mec="white",
             mew=0.3 if small else 0.8,
             zorder=5 if row.role == "policy" else 4,
@@ -145,7 +146,7 @@ def _front(axes: Any, rows: list[Row], workload: Workload) -> None:
 
 
 def _equal_scores(axes: Any, points: dict[str, tuple[float, float]], right: float) -> None:
-    """Faint lines of equal J through the plane."""
+    """Draw faint lines of equal J."""
     late = np.concatenate([np.linspace(0, 1, 20), np.geomspace(1, 100, 60)])
     for j in (4, 6, 8, 10, 15, 20, 30, 40):
         cost = j - 0.5 * late
@@ -158,15 +159,15 @@ def _equal_scores(axes: Any, points: dict[str, tuple[float, float]], right: floa
                 )
 
 
-def _front_legend(made: Figure, rows: list[Row]) -> None:
+def _front_legend(picture: Figure, rows: list[Row]) -> None:
     shown = [row for row in rows if row.role != "sweep"]
     handles = [
         Line2D(
             [],
             [],
             ls="",
-            marker=look.MARKERS[row.role],
-            color=look.colour(row.contender, row.role),
+            marker=figures.MARKERS[row.role],
+            color=figures.colour(row.contender, row.role),
             mec="white",
             ms=8,
             label=row.label,
@@ -174,13 +175,5 @@ def _front_legend(made: Figure, rows: list[Row]) -> None:
         for row in shown
     ]
     if len(shown) < len(rows):
-        handles.append(Line2D([], [], color=look.SWEEP, marker="o", ms=4, label="HPA, other targets"))
-    made.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)
-
-
-def _title(result: ResultFile) -> str:
-    first = next(row for row in result.rows)
-    state = "" if result.valid else "   INVALID RUN"
-    return (
-        f"{result.model.name}: {first.runs} runs x {first.episodes} episodes per workload, 95 % paired bootstrap{state}"
-    )
+        handles.append(Line2D([], [], color=figures.SWEEP, marker="o", ms=4, label="HPA, other targets"))
+    picture.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=8.5)

@@ -1,4 +1,4 @@
-"""One episode of one workload, contender by contender: what it paid for, what the load needed, what came late."""
+"""Picture of one episode of one workload: ordered and ready capacity, load and late requests of each contender."""
 
 from __future__ import annotations
 
@@ -7,63 +7,70 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from rlscaler_core.decision.types import GPU
-from rlscaler_rl.evaluation.plots import look
 from rlscaler_rl.evaluation.report import tables
+from rlscaler_rl.results import figures
 
 COLUMNS = 3
 
 
 def timeline(workload: str, panels: Sequence[tuple[str, dict[str, Any]]]) -> Figure:
-    """`panels`: (label, record of `play.Played.timelines`), the policy first, one scale for all."""
+    """Draw `panels`, (label, record of `play.Played.timelines`), the policy first, on one scale."""
     rows, columns = -(-len(panels) // COLUMNS), min(len(panels), COLUMNS)
-    with look.styled():
-        made = look.figure(5.0 * columns, 2.75 * rows + 0.9, layout=None)
-        grid = _grid(made, rows, columns)
+    with figures.styled():
+        picture = figures.figure(5.0 * columns, 2.75 * rows + 0.9, layout=None)
+        grid = _grid(picture, rows, columns)
         top = 1.06 * max(np.percentile((record["desired"] * record["rps"]).sum(axis=1), 97) for _, record in panels)
         top = max(top, 1.15 * max(float(_smooth(record["arrivals"]).max()) for _, record in panels))
         for index, (label, record) in enumerate(panels):
             row, column = divmod(index, columns)
-            upper = made.add_subplot(grid[3 * row, column])
+            upper = picture.add_subplot(grid[3 * row, column])
             _capacity(upper, label, record, top, policy=index == 0)
             _late(
-                made.add_subplot(grid[3 * row + 1, column], sharex=upper), record, last=index + columns >= len(panels)
+                picture.add_subplot(grid[3 * row + 1, column], sharex=upper),
+                record,
+                last=index + columns >= len(panels),
             )
         title = f"{tables.title(workload)}: first episode of the first run, the same load for every contender"
-        look.headline(made, title, y=1 - 0.12 / made.get_figheight())
-        _legend(made)
-    return made
+        figures.headline(picture, title, y=1 - 0.12 / picture.get_figheight())
+        figures.capacity_legend(
+            picture,
+            Line2D([], [], color="#5a6572", lw=0.9, ls=(0, (2, 1.5)), label="ordered capacity (paid for)"),
+            Line2D([], [], color=figures.GPU, lw=0.9, label="traffic to GPU, %"),
+            Patch(color=figures.LATE, label="late requests, % of that second"),
+        )
+    return picture
 
 
-def _grid(made: Figure, rows: int, columns: int) -> Any:
-    """Three grid rows a panel: capacity, late share, and air. Fixed margins: a layout engine takes seconds here."""
-    width, height = made.get_size_inches()
+def _grid(picture: Figure, rows: int, columns: int) -> Any:
+    """Return three grid rows a panel: capacity, late share, and space."""
+    # Fixed margins, because a layout engine takes seconds here.
+    width, height = picture.get_size_inches()
     margins = {"left": 0.45 / width, "right": 1 - 0.15 / width, "top": 1 - 0.75 / height, "bottom": 0.85 / height}
     ratios = ([6.0, 1.0, 2.0] * rows)[:-1]
-    return made.add_gridspec(len(ratios), columns, height_ratios=ratios, hspace=0.14, wspace=0.13, **margins)
+    return picture.add_gridspec(len(ratios), columns, height_ratios=ratios, hspace=0.14, wspace=0.13, **margins)
 
 
 def _capacity(axes: Any, label: str, record: dict[str, Any], top: float, *, policy: bool) -> None:
-    seconds = np.arange(len(record["arrivals"]))
+    seconds = np.arange(len(record["arrivals"]), dtype=np.float64)
     ready, ordered = record["ready"] * record["rps"], (record["desired"] * record["rps"]).sum(axis=1)
-    axes.fill_between(seconds, 0, ready[:, GPU], step="post", color=look.GPU, alpha=0.85, lw=0)
-    axes.fill_between(seconds, ready[:, GPU], ready.sum(axis=1), step="post", color=look.CPU, alpha=0.9, lw=0)
+    figures.capacity(axes, seconds, ready, _smooth(record["arrivals"]), 1.5)
     axes.plot(seconds, ordered, drawstyle="steps-post", color="#5a6572", lw=0.9, ls=(0, (2, 1.5)))
-    axes.plot(seconds, _smooth(record["arrivals"]), color=look.LOAD, lw=1.5)
     axes.set_ylim(0, top)
     axes.set_xlim(0, len(seconds))
-    axes.set_title(label, fontsize=10, color=look.COLOURS["policy"] if policy else "#1b1b1b")
-    figures = f"J {record['j']:.2f}   cost {record['cost']:.2f}   late {record['late_percent']:.2f} %"
-    axes.annotate(figures, (0.99, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=8.5, color="#4a4f55")
+    axes.set_title(label, fontsize=10, color=figures.COLOURS["policy"] if policy else "#1b1b1b")
+    scores = f"J {record['j']:.2f}   cost {record['cost']:.2f}   late {record['late_percent']:.2f} %"
+    axes.annotate(scores, (0.99, 0.95), xycoords="axes fraction", ha="right", va="top", fontsize=8.5, color="#4a4f55")
     axes.tick_params(labelbottom=False)
 
 
 def _late(axes: Any, record: dict[str, Any], *, last: bool) -> None:
     share = 100 * np.clip(record["late_share"], 0, 1)
     seconds = np.arange(len(share))
-    axes.fill_between(seconds, 0, share, step="post", color=look.LATE, lw=0)
-    axes.plot(seconds, 100 * record["weights_gpu"], drawstyle="steps-post", color=look.GPU, lw=0.9)
+    axes.fill_between(seconds, 0, share, step="post", color=figures.LATE, lw=0)
+    axes.plot(seconds, 100 * record["weights_gpu"], drawstyle="steps-post", color=figures.GPU, lw=0.9)
     axes.set_ylim(0, 100)
     axes.set_yticks([0, 100])
     axes.tick_params(axis="y", labelsize=7)
@@ -74,21 +81,6 @@ def _late(axes: Any, record: dict[str, Any], *, last: bool) -> None:
 
 
 def _smooth(arrivals: np.ndarray, window: int = 5) -> np.ndarray:
-    """Mean over `window` seconds; the Poisson noise of single seconds hides the shape."""
+    """Return means over `window` seconds: the Poisson noise of single seconds hides the shape."""
     padded = np.pad(np.asarray(arrivals, np.float64), (window // 2, window - 1 - window // 2), mode="edge")
     return np.convolve(padded, np.full(window, 1 / window), mode="valid")
-
-
-def _legend(made: Figure) -> None:
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
-    handles = [
-        Line2D([], [], color=look.LOAD, lw=1.5, label="arrivals, requests/s"),
-        Patch(color=look.GPU, label="ready GPU capacity, requests/s"),
-        Patch(color=look.CPU, label="ready CPU capacity"),
-        Line2D([], [], color="#5a6572", lw=0.9, ls=(0, (2, 1.5)), label="ordered capacity (paid for)"),
-        Line2D([], [], color=look.GPU, lw=0.9, label="traffic to GPU, %"),
-        Patch(color=look.LATE, label="late requests, % of that second"),
-    ]
-    made.legend(handles=handles, loc="lower center", ncols=6, fontsize=8.5)

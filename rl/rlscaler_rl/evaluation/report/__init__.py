@@ -1,1 +1,1 @@
-"""Reports for people: terminal, text and HTML say the same, losses first."""
+"""Reports for people: terminal, text and HTML have the same content, losses first."""

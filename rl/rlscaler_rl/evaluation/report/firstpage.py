@@ -1,12 +1,13 @@
-"""The first page: where the policy loses and by how much, the gate, and the distance it closes."""
+"""First page of a report: losses and their size, the gate, and the closed share of the distance to hindsight."""
 
 from __future__ import annotations
 
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.claims import DEFINITION
 from rlscaler_rl.evaluation.gate import BEGIN, FEWEST_PERCENT, PASSES
-from rlscaler_rl.evaluation.report.tables import SECTIONS, Table, cost_floor, decided, title
+from rlscaler_rl.evaluation.report.tables import SECTIONS, cost_floor, decided, title
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, ResultFile, Row
+from rlscaler_rl.results.table import Table
 
 RIVALS = {
     "hpa_tuned": "HPA tuned for it",
@@ -16,17 +17,18 @@ RIVALS = {
     "hpa": "HPA default",
     "rule": "rule default",
 }
-"""The rivals that the first page compares with, as far as they were played, in the order of the columns."""
+"""Rivals of the first page, in the order of the columns; a rival that was not played is left out."""
 
 MOST_RIVALS = 3
-"""So many rivals fit on a page with their intervals."""
+"""Rivals that fit on a page with their intervals."""
 
 _BEGINS = {"hpa_tuned": "HPA tuned for each load", "hpa_tuned_all": "HPA tuned for all loads"}
 _ORDER = {"loss": 0, "undecided": 1, "win": 2}
+_GATE_ORDER = {"fails": 0, "undecided": 1, PASSES: 2}
 
 
 def headline(result: ResultFile) -> list[str]:
-    """The gate's verdict, the mean, the distance closed and how many rows were lost; then like against like."""
+    """Return sentences on the gate, the distance closed, the place and the losses; then like against like."""
     closed = next((item for item in result.closed if item.workload == ALL), None)
     own = [gate_sentence(result.gate), *_distance(closed), _standing(result)]
     return own + [" ".join([f"{like.title}, {like.label}:", *_like(like)]) for like in result.like_for_like]
@@ -37,9 +39,8 @@ def _like(like: Like) -> list[str]:
 
 
 def gate_sentence(gate: Gate) -> str:
-    """Passes or does not, and which rows are to blame."""
+    """Return the verdict of the gate, with the rows that keep it from passing."""
     good = [row for row in gate.rows if row.status == PASSES]
-    text = f"The gate passes on {len(good)} of {len(gate.rows)} workloads"
     if gate.passed:
         text = f"GATE PASSED: on {len(good)} of {len(gate.rows)} workloads"
     else:
@@ -55,13 +56,13 @@ def gate_sentence(gate: Gate) -> str:
     return f"{text}.{stand_ins}"
 
 
-def _distance(found: Closed | None) -> list[str]:
-    if found is None or found.percent is None:
+def _distance(closed: Closed | None) -> list[str]:
+    if closed is None or closed.percent is None:
         return []
-    begin = _BEGINS.get(found.begin, "default HPA")
+    begin = _BEGINS.get(closed.begin, "default HPA")
     return [
-        f"It closes {closed_cell(found)} of the distance from the {begin} (mean J {found.begin_j:.2f}) "
-        f"to the hindsight rule ({found.end_j:.2f}); its own mean J is {found.policy_j:.2f}."
+        f"It closes {closed_cell(closed)} of the distance from the {begin} (mean J {closed.begin_j:.2f}) "
+        f"to the hindsight rule ({closed.end_j:.2f}); its own mean J is {closed.policy_j:.2f}."
     ]
 
 
@@ -79,7 +80,7 @@ def _standing(result: ResultFile) -> str:
 
 
 def losses_table(result: ResultFile) -> Table:
-    """A row per workload, those with losses first: difference in J to each rival, the gate, the share closed."""
+    """Return a row for each workload, losses first: difference in J to each rival, the gate, the share closed."""
     rivals = rivals_of(result)
     header = ("workload", "J", "cost", "floor", "late %", *(RIVALS[name] for name in rivals), "gate", "closed")
     cells = {(row.workload, row.contender): row for row in result.rows}
@@ -105,16 +106,17 @@ def losses_table(result: ResultFile) -> Table:
         f"{margin} above on a smooth load (s). closed: share of the distance from the tuned HPA to the hindsight rule. "
         "(apart): nothing is tuned for these, what is tuned for all loads stands in."
     )
-    return Table("WHERE IT LOSES AND BY HOW MUCH", note, header, rows)
+    return Table(header, rows, "WHERE IT LOSES AND BY HOW MUCH", note)
 
 
 def rivals_of(result: ResultFile) -> list[str]:
+    """Return the played rivals of the first page."""
     played = {row.contender for row in result.rows}
     return [name for name in RIVALS if name in played][:MOST_RIVALS]
 
 
 def losses_first(result: ResultFile) -> list[str]:
-    """The mean, then workloads by what the policy loses there, then those that are reported apart likewise."""
+    """Return `all`, then the workloads by the policy's largest loss, then the workloads apart likewise."""
     rivals = rivals_of(result)
     met: dict[str, list[Difference]] = {item.name: [] for item in result.workloads}
     for row in result.rows:
@@ -122,8 +124,8 @@ def losses_first(result: ResultFile) -> list[str]:
             met[row.workload].append(row.difference)
 
     def key(workload: str) -> tuple[int, float]:
-        worst = min((_ORDER[found.verdict] for found in met[workload]), default=2)
-        return worst, -max((found.percent for found in met[workload]), default=0.0)
+        worst = min((_ORDER[item.verdict] for item in met[workload]), default=2)
+        return worst, -max((item.percent for item in met[workload]), default=0.0)
 
     counted = [item.name for item in result.workloads if item.kind != "extra"]
     apart = [item.name for item in result.workloads if item.kind == "extra"]
@@ -131,45 +133,44 @@ def losses_first(result: ResultFile) -> list[str]:
 
 
 def _figures(row: Row, floor: float) -> tuple[str, ...]:
-    mean = {name: row.metrics[name].mean for name in ("j", "cost", "late_percent")}
-    return f"{mean['j']:.2f}", f"{mean['cost']:.2f}", f"{floor:.2f}", f"{mean['late_percent']:.2f}"
+    j, cost, late = (row.metrics[name].mean for name in ("j", "cost", "late_percent"))
+    return f"{j:.2f}", f"{cost:.2f}", f"{floor:.2f}", f"{late:.2f}"
 
 
-def difference_cell(found: Difference | None) -> str:
-    """The difference in % of the rival's J, with its interval and the verdict."""
-    if found is None:
+def difference_cell(item: Difference | None) -> str:
+    """Return the difference in % of the rival's J, with its interval and the verdict."""
+    if item is None:
         return ""
-    digits = 1 if abs(found.percent) < 10 else 0
-    return f"{found.percent:+.{digits}f} % [{found.low_percent:+.0f}, {found.high_percent:+.0f}] {found.verdict}"
+    digits = 1 if abs(item.percent) < 10 else 0
+    return f"{item.percent:+.{digits}f} % [{item.low_percent:+.0f}, {item.high_percent:+.0f}] {item.verdict}"
 
 
 def _gate_cell(row: GateRow | None) -> str:
     return "" if row is None else row.status + (" (s)" if row.smooth else "")
 
 
-def closed_cell(found: Closed | None) -> str:
-    """A dash where there is next to no distance to close."""
-    if found is None or found.percent is None:
+def closed_cell(item: Closed | None) -> str:
+    """Return the share closed with its interval; a dash where there is next to no distance to close."""
+    if item is None or item.percent is None:
         return "-"
-    return f"{found.percent:.0f} % [{found.low:.0f}, {found.high:.0f}]"
+    return f"{item.percent:.0f} % [{item.low:.0f}, {item.high:.0f}]"
 
 
 def gate_table(result: ResultFile) -> Table:
-    """Row by row, the failing ones first, with their reason."""
-    order = {"fails": 0, "undecided": 1, PASSES: 2}
+    """Return the gate row by row with the reasons, failing rows first."""
     rows = [
         (title(row.workload), "smooth" if row.smooth else "bursty", row.status, row.reason)
-        for row in sorted(result.gate.rows, key=lambda row: order[row.status])
+        for row in sorted(result.gate.rows, key=lambda row: _GATE_ORDER[row.status])
     ]
     note = (
         "A policy acts by default only where its J is below both the tuned HPA and the tuned rule with an interval off "
         f"zero, or at most {result.gate.margin_percent:g} % above on a smooth load."
     )
-    return Table("The gate, row by row", note, ("workload", "load", "gate", "why"), rows, text_columns=4)
+    return Table(("workload", "load", "gate", "why"), rows, "The gate, row by row", note, 4)
 
 
 def like_tables(result: ResultFile) -> list[Table]:
-    """A table per scope: J, differences to the rivals, the gate and the share closed."""
+    """Return a table for each scope: J, differences to the rivals, the gate and the share closed."""
     return [_like_table(result, like) for like in result.like_for_like]
 
 
@@ -177,9 +178,8 @@ def _like_table(result: ResultFile, like: Like) -> Table:
     cells = {(row.workload, row.contender): row for row in result.rows}
     rivals = [rival.label for rival in like.gate.rows[0].rivals]
     shares = {row.workload: row for row in like.closed}
-    order = {"fails": 0, "undecided": 1, PASSES: 2}
     rows = []
-    for row in sorted(like.gate.rows, key=lambda row: order[row.status]):
+    for row in sorted(like.gate.rows, key=lambda row: _GATE_ORDER[row.status]):
         met = [
             f"{cells[row.workload, rival.contender].metrics['j'].mean:.2f} ({difference_cell(rival.difference)})"
             for rival in row.rivals
@@ -190,19 +190,13 @@ def _like_table(result: ResultFile, like: Like) -> Table:
         f"J of {like.label}, J of its rivals and in brackets the difference in % of theirs with its 95 % interval: "
         "below 0 it is better than they are. (s): a smooth load."
     )
-    return Table(like.title, note, ("workload", "J", *rivals, "gate", "closed"), rows)
+    return Table(("workload", "J", *rivals, "gate", "closed"), rows, like.title, note)
 
 
 def closed_table(result: ResultFile) -> Table:
-    """The share of the distance from the tuned HPA to hindsight that is closed, per workload."""
+    """Return the share of the distance from the tuned HPA to hindsight that is closed, by workload."""
     rows = [
-        (
-            title(item.workload),
-            f"{item.begin_j:.2f}",
-            f"{item.policy_j:.2f}",
-            f"{item.end_j:.2f}",
-            closed_cell(item),
-        )
+        (title(item.workload), *(f"{j:.2f}" for j in (item.begin_j, item.policy_j, item.end_j)), closed_cell(item))
         for item in result.closed
     ]
     first = result.closed[0].begin if result.closed else BEGIN[0]
@@ -211,11 +205,11 @@ def closed_table(result: ResultFile) -> Table:
         f"a reference, not a bound. A dash: the two are less than {FEWEST_PERCENT:g} % apart, or not shown to be. The "
         "mean's share is that of the mean distance."
     )
-    return Table("Distance closed", note, ("workload", "HPA J", "policy J", "hindsight J", "closed"), rows)
+    return Table(("workload", "HPA J", "policy J", "hindsight J", "closed"), rows, "Distance closed", note)
 
 
 def seeds_table(result: ResultFile) -> Table:
-    """How much the training seed matters; empty for one model."""
+    """Return J over the training seeds; without rows for a single model."""
     rivals = [rival.contender for rival in result.training_seeds[0].rivals] if result.training_seeds else []
     rows = [
         (
@@ -232,11 +226,11 @@ def seeds_table(result: ResultFile) -> Table:
     header = ("workload", "shipped J", "mean J", "95 % interval", "std", "min-max", *(RIVALS[name] for name in rivals))
     count = len(result.seeds) + 1
     note = f"{count} policies of one recipe; intervals are resampled over training seeds and episodes at once."
-    return Table("Over training seeds", note, header, rows)
+    return Table(header, rows, "Over training seeds", note)
 
 
 def claims_table(result: ResultFile) -> Table:
-    """Earlier research's figures beside those measured here."""
+    """Return the figures of earlier research beside the same figures measured here."""
     rows = [
         (
             title(claim.workload),
@@ -250,4 +244,4 @@ def claims_table(result: ResultFile) -> Table:
         for claim in result.claims
     ]
     header = ("workload", "quantity", "against", "claimed", "measured", "95 % interval", "finding")
-    return Table("Claims of earlier research, measured here", DEFINITION, header, rows, text_columns=3)
+    return Table(header, rows, "Claims of earlier research, measured here", DEFINITION, 3)

@@ -1,12 +1,10 @@
-"""What reports say, as plain rows of text: losses first. Used by the terminal, text and HTML alike."""
+"""Tables of a report beyond its first page: verdicts, scores, checks and provenance."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
+from rlscaler_rl.results.table import Table
 
 SECTIONS = (
     ("loss", "EVERY LOSS", "contenders that scored better than the policy, interval off zero"),
@@ -14,148 +12,41 @@ SECTIONS = (
     ("win", "WINS", "contenders that the policy beat, interval off zero"),
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Header and rows of strings; the first column is text, the others are figures unless `text_columns` says."""
-
-    title: str
-    note: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-    text_columns: int = 1
-
-
-def verdict_tables(result: ResultFile, *, short: bool = False) -> list[Table]:
-    """Losses, undecided rows and wins, the mean over the workloads first, then by size; references are left out.
-
-    `short` leaves the two scores out, so that a row fits 80 columns.
-    """
-    header = ("workload", "contender", "policy J", "its J", "difference", "95 % interval", "%")
-    keep = (0, 1, 4, 5, 6) if short else range(len(header))
-    return [
-        Table(
-            title,
-            note,
-            tuple(header[column] for column in keep),
-            [tuple(_verdict_row(result, row)[column] for column in keep) for row in decided(result, verdict)],
-            2,
-        )
-        for verdict, title, note in SECTIONS
-    ]
-
-
-def score_tables(result: ResultFile) -> list[Table]:
-    """One table per workload and the mean over all, best score first."""
-    header = (
-        "contender",
-        "J",
-        "95 % interval",
-        "runs min-max",
-        "cost",
-        "x floor",
-        "late %",
-        "goodput/s",
-        "p95 ms",
-        "good/cost",
-        "weighted %",
-        "up/down",
-        "vs policy",
-    )
-    tables = []
-    for workload in [ALL, *(item.name for item in result.workloads)]:
-        chosen = [row for row in result.rows if row.workload == workload]
-        chosen.sort(key=lambda row: row.metrics["j"].mean)
-        tables.append(
-            Table(
-                _workload_title(result, workload),
-                _floor_note(result, workload),
-                header,
-                [_score_row(row, cost_floor(result, workload)) for row in chosen],
-            )
-        )
-    return tables
-
-
-def spread_table(result: ResultFile) -> Table:
-    """The policy alone: every metric on every workload, mean and spread over the runs."""
-    shown = ("j", "cost", "late_percent", "goodput_rps", "goodput_per_cost", "p95_ms", "scale_ups", "scale_downs")
-    rows = [
-        (
-            title(row.workload),
-            name,
-            *(f"{getattr(row.metrics[name], column):.3g}" for column in ("mean", "std", "min", "max")),
-        )
-        for row in result.rows
-        if row.role == "policy"
-        for name in shown
-    ]
-    note = "Mean over the runs, their standard deviation, the lowest and the highest run; all metrics are in the JSON."
-    return Table(
-        f"{result.model.name}, metric by metric", note, ("workload", "metric", "mean", "std", "min", "max"), rows, 2
-    )
-
-
-def cost_floor(result: ResultFile, workload: str) -> float:
-    """Mean physical floor of a workload, or of those that `all` averages."""
-    chosen = _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
-    return sum(item.cost_floor for item in chosen) / len(chosen)
-
-
-def improvement_table(result: ResultFile) -> Table:
-    """The `weighted` objective of the policy against default HPA."""
-    names = ("latency", "throughput", "efficiency", "stability", "weighted")
-    rows = [
-        (title(row.workload), *(f"{row.improvement[name]:+.1f}" for name in names))
-        for row in result.rows
-        if row.role == "policy" and row.improvement is not None
-    ]
-    note = "% against default HPA; weights .4 p95 latency, .3 goodput, .2 cost, .1 number of changes; negative is worse"
-    return Table("Objective weighted: improvement over default HPA", note, ("workload", *names), rows)
-
-
-def dependence_table(result: ResultFile) -> Table:
-    rows = [
-        (
-            check.label,
-            f"{check.difference.mean:+.2f}",
-            f"[{check.difference.low:+.2f}, {check.difference.high:+.2f}]",
-            f"{check.difference.percent:+.1f}",
-            "yes" if check.passed else "NO",
-        )
-        for check in result.dependence
-    ]
-    note = (
-        "Policy minus control, mean of the workloads; every control must score visibly worse, or the run says nothing."
-    )
-    return Table(
-        "Does the outcome depend on the network?", note, ("control", "difference", "95 % interval", "%", "worse"), rows
-    )
-
-
-def invariant_table(result: ResultFile) -> Table:
-    rows = [
-        (item.statement, f"{item.checked}", f"{max(item.worst, 0.0):.1e}", "yes" if item.holds else "NO")
-        for item in result.invariants
-    ]
-    return Table(
-        "Is the meter sound?",
-        "Recomputed from raw counters.",
-        ("invariant", "episodes", "worst deviation", "holds"),
-        rows,
-    )
-
-
 UNCOUNTED = ("reference", "variant")
 """Roles that a loss to does not count: they know the load, or are the policy itself under other settings."""
 
+_TITLES = {
+    ALL: "Mean",
+    "servegen_small": "ServeGen small",
+    "servegen_large": "ServeGen large",
+    "worldcup": "World Cup 98",
+    "varied": "Patterns varied",
+    "flat": "Steady",
+    "one_pool": "One pool",
+}
+
+
+def title(workload: str) -> str:
+    """Return the name of a workload for people."""
+    return _TITLES.get(workload, workload.replace("_", " ").capitalize())
+
 
 def decided(result: ResultFile, verdict: str) -> list[Row]:
-    found = [
+    """Return the counted rows with a verdict: the mean over the workloads first, then by size of the difference."""
+    rows = [
         row for row in result.rows if row.difference and row.difference.verdict == verdict and row.role not in UNCOUNTED
     ]
-    size = {id(row): abs(row.difference.percent) for row in found if row.difference}
-    return sorted(found, key=lambda row: (row.workload != ALL, -size[id(row)]))
+    size = {id(row): abs(row.difference.percent) for row in rows if row.difference}
+    return sorted(rows, key=lambda row: (row.workload != ALL, -size[id(row)]))
+
+
+def verdict_tables(result: ResultFile) -> list[Table]:
+    """Return losses, undecided rows and wins."""
+    header = ("workload", "contender", "policy J", "its J", "difference", "95 % interval", "%")
+    return [
+        Table(header, [_verdict_row(result, row) for row in decided(result, verdict)], title, note, 2)
+        for verdict, title, note in SECTIONS
+    ]
 
 
 def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
@@ -173,64 +64,153 @@ def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
     )
 
 
+def score_tables(result: ResultFile) -> list[Table]:
+    """Return a table for each workload and the mean over all, best score first."""
+    quality = ("contender", "J", "95 % interval", "runs min-max", "cost", "x floor", "late %", "goodput/s", "p95 ms")
+    header = (*quality, "good/cost", "weighted %", "up/down", "vs policy")
+    averaged = len(_averaged(result))
+    tables = []
+    for workload in [ALL, *(item.name for item in result.workloads)]:
+        rows = sorted((row for row in result.rows if row.workload == workload), key=lambda row: row.metrics["j"].mean)
+        heading = f"Mean of {averaged} workloads" if workload == ALL else title(workload)
+        cells = [_score_row(row, cost_floor(result, workload)) for row in rows]
+        tables.append(Table(header, cells, heading, _floor_note(result, workload)))
+    return tables
+
+
 def _score_row(row: Row, floor: float) -> tuple[str, ...]:
-    metrics = row.metrics
-    j = metrics["j"]
+    j = row.metrics["j"]
+    mean = {name: metric.mean for name, metric in row.metrics.items()}
     return (
         row.label + {"reference": " *", "control": " (control)", "policy": " <--"}.get(row.role, ""),
         f"{j.mean:.2f}",
         f"[{j.low:.2f}, {j.high:.2f}]",
         f"{j.min:.2f}-{j.max:.2f}",
-        f"{metrics['cost'].mean:.2f}",
-        f"{metrics['cost'].mean / floor:.2f}",
-        f"{metrics['late_percent'].mean:.2f}",
-        f"{metrics['goodput_rps'].mean:.1f}",
-        f"{metrics['p95_ms'].mean:.0f}",
-        f"{metrics['goodput_per_cost'].mean:.1f}",
+        f"{mean['cost']:.2f}",
+        f"{mean['cost'] / floor:.2f}",
+        f"{mean['late_percent']:.2f}",
+        f"{mean['goodput_rps']:.1f}",
+        f"{mean['p95_ms']:.0f}",
+        f"{mean['goodput_per_cost']:.1f}",
         f"{row.improvement['weighted']:+.0f}" if row.improvement else "",
-        f"{metrics['scale_ups'].mean:.1f}/{metrics['scale_downs'].mean:.1f}",
+        f"{mean['scale_ups']:.1f}/{mean['scale_downs']:.1f}",
         row.difference.verdict if row.difference else "",
     )
 
 
-def _workload_title(result: ResultFile, workload: str) -> str:
-    return f"Mean of {len(_averaged(result))} workloads" if workload == ALL else title(workload)
-
-
-def title(workload: str) -> str:
-    """A workload's name for people."""
-    return _TITLES.get(workload, workload.replace("_", " ").capitalize())
-
-
-_TITLES = {
-    ALL: "Mean",
-    "servegen_small": "ServeGen small",
-    "servegen_large": "ServeGen large",
-    "worldcup": "World Cup 98",
-    "varied": "Patterns varied",
-    "flat": "Steady",
-    "one_pool": "One pool",
-}
+def cost_floor(result: ResultFile, workload: str) -> float:
+    """Return the mean physical floor of a workload, or of the workloads that `all` averages."""
+    workloads = _part(result, workload)
+    return sum(item.cost_floor for item in workloads) / len(workloads)
 
 
 def _averaged(result: ResultFile) -> list[Workload]:
-    """What `all` is the mean of."""
+    """Return the workloads that `all` averages."""
     return [item for item in result.workloads if item.kind != "extra"] or result.workloads
 
 
+def _part(result: ResultFile, workload: str) -> list[Workload]:
+    return _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
+
+
 def _floor_note(result: ResultFile, workload: str) -> str:
-    chosen = _averaged(result) if workload == ALL else [item for item in result.workloads if item.name == workload]
+    workloads = _part(result, workload)
+    first = workloads[0]
 
     def mean(name: str) -> float:
-        return float(sum(getattr(item, name) for item in chosen)) / len(chosen)
+        return float(sum(getattr(item, name) for item in workloads)) / len(workloads)
 
-    played = f"{sum(item.episodes for item in chosen)} episodes of {chosen[0].duration_seconds} s"
+    played = f"{sum(item.episodes for item in workloads)} episodes of {first.duration_seconds} s"
     if workload != ALL:
-        if chosen[0].blocks is not None:
-            played += f" from {chosen[0].blocks} distinct blocks"
-        played = f"{chosen[0].note}. {played}" if chosen[0].note else played
+        played += f" from {first.blocks} distinct blocks" if first.blocks is not None else ""
+        played = f"{first.note}. {played}" if first.note else played
     return (
         f"{played[0].upper()}{played[1:]}, mean {mean('mean_rps'):.1f} requests/s, peak {mean('peak_rps'):.0f}. "
         f"No contender can pay less than {mean('cost_floor'):.2f} (arrivals x service time x price); "
         f"minReplicas cost {mean('minimum_cost'):.2f}."
     )
+
+
+def spread_table(result: ResultFile) -> Table:
+    """Return every metric of the policy on every workload, mean and spread over the runs."""
+    shown = ("j", "cost", "late_percent", "goodput_rps", "goodput_per_cost", "p95_ms", "scale_ups", "scale_downs")
+    columns = ("mean", "std", "min", "max")
+    rows = [
+        (title(row.workload), name, *(f"{getattr(row.metrics[name], column):.3g}" for column in columns))
+        for row in result.rows
+        if row.role == "policy"
+        for name in shown
+    ]
+    note = "Mean over the runs, their standard deviation, the lowest and the highest run; all metrics are in the JSON."
+    return Table(("workload", "metric", *columns), rows, f"{result.model.name}, metric by metric", note, 2)
+
+
+def improvement_table(result: ResultFile) -> Table:
+    """Return the `weighted` objective of the policy against default HPA."""
+    names = ("latency", "throughput", "efficiency", "stability", "weighted")
+    rows = [
+        (title(row.workload), *(f"{row.improvement[name]:+.1f}" for name in names))
+        for row in result.rows
+        if row.role == "policy" and row.improvement is not None
+    ]
+    note = "% against default HPA; weights .4 p95 latency, .3 goodput, .2 cost, .1 number of changes; negative is worse"
+    return Table(("workload", *names), rows, "Objective weighted: improvement over default HPA", note)
+
+
+def check_tables(result: ResultFile) -> list[Table]:
+    """Return the checks of the run itself: does the outcome depend on the network, and is the meter sound?"""
+    controls = [
+        (
+            check.label,
+            f"{check.difference.mean:+.2f}",
+            f"[{check.difference.low:+.2f}, {check.difference.high:+.2f}]",
+            f"{check.difference.percent:+.1f}",
+            "yes" if check.passed else "NO",
+        )
+        for check in result.dependence
+    ]
+    note = "Policy minus control, mean of the workloads; each control must score visibly worse, or the run is invalid."
+    header = ("control", "difference", "95 % interval", "%", "worse")
+    laws = [
+        (item.statement, f"{item.checked}", f"{max(item.worst, 0.0):.1e}", "yes" if item.holds else "NO")
+        for item in result.invariants
+    ]
+    return [
+        Table(header, controls, "Does the outcome depend on the network?", note),
+        Table(
+            ("invariant", "episodes", "worst deviation", "holds"),
+            laws,
+            "Is the meter sound?",
+            "Recomputed from raw counters.",
+        ),
+    ]
+
+
+def provenance_table(result: ResultFile) -> Table:
+    """Return settings, models, digests and machine of the run."""
+    model, path = result.model, f" ({result.model.path})" if result.model.path else ""
+    packages = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    rows = [
+        *((name, _short(value)) for name, value in result.settings.items()),
+        ("model", f"{model.name}{path}, stack {model.stack_size}, residual {model.residual}"),
+        *(("other training seed", sibling.name) for sibling in result.seeds),
+        ("sha256 of the model", result.digests.model),
+        ("sha256 of the rows", result.digests.rows),
+        *((f"sha256 of {name}", digest) for name, digest in result.digests.scenarios.items()),
+        ("created", f"{result.created}, {result.wall_seconds:.0f} s on {result.machine}; {packages}"),
+        ("files", ", ".join(result.files)),
+    ]
+    note = (
+        f"{result.level.capitalize()} level. Every contender met the same arrivals and the same cold starts; run r "
+        "uses seed + r."
+    )
+    return Table(("", ""), rows, "How it was made", note, 2)
+
+
+def metrics_table(result: ResultFile) -> Table:
+    """Return meaning and unit of each metric."""
+    return Table(("metric", "meaning"), list(result.metrics.items()), "Metrics", text_columns=2)
+
+
+def _short(value: object) -> str:
+    return "/".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -12,7 +12,7 @@ from rlscaler_loadgen.errors import TraceError
 from rlscaler_loadgen.traces import Fill, Trace, read_trace
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.service import Service
-from rlscaler_rl.evaluation.statistics import FEWEST_UNITS
+from rlscaler_rl.results.statistics import FEWEST_UNITS
 from rlscaler_rl.workloads import Part, Recording, WorkloadError, cut
 from rlscaler_rl.workloads.recording import FRACTIONS
 

@@ -22,11 +22,11 @@ from rlscaler_rl.evaluation.service_tuning import spec
 from rlscaler_rl.evaluation.service_tuning.episodes import ERROR, MIX, Score, ServiceSource, lag_seconds, replayed
 from rlscaler_rl.evaluation.service_tuning.history import History
 from rlscaler_rl.evaluation.service_tuning.service import Service
-from rlscaler_rl.evaluation.statistics import Design, Interval, weights
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
 from rlscaler_rl.evaluation.tuning.score import scores
 from rlscaler_rl.evaluation.tuning.search import search
 from rlscaler_rl.evaluation.tuning.spaces import Point
+from rlscaler_rl.results.statistics import Design, Interval, weights
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios

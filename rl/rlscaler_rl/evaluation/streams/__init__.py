@@ -1,1 +1,1 @@
-"""Consumers of a Kafka topic under several autoscalers, simulated: the command, what is played, and its table."""
+"""Simulated consumers of a Kafka topic under several autoscalers: command, loads, simulation and table."""

@@ -10,12 +10,11 @@ from click.core import ParameterSource
 
 from rlscaler_core.options import output_option
 from rlscaler_loadgen.streams.cli import PATTERN_NAMES, protocol_option
-from rlscaler_rl.evaluation.days.telling import tell
 
 SHAPES = tuple(name for name in PATTERN_NAMES if name != "trace")
 
 MOST_CONSUMERS = 255
-"""The simulator draws 1,024 numbers for each group, of which every consumer takes four at the begin."""
+"""The simulator draws 1,024 numbers for each group, and each consumer takes four of them at the begin."""
 
 _COUNT = click.IntRange(1, MOST_CONSUMERS)
 _RATE = click.FloatRange(0, 10_000_000)
@@ -61,11 +60,11 @@ def streams() -> None:
     type=click.IntRange(1, 100),
     default=5,
     show_default=True,
-    help="How many groups are played, each with messages, keys and cold starts of its own.",
+    help="Number of groups that are played, each with messages, keys and cold starts of its own.",
 )
 @click.option(
     "--model",
-    help="Network to be played too: `streams`, the bundled one, or folder or policy.onnx of `rlscaler streams train`.",
+    help="Network that plays too: `streams`, the bundled one, or folder or policy.onnx of `rlscaler streams train`.",
 )
 @output_option
 @click.pass_context
@@ -88,9 +87,9 @@ def simulate(
 ) -> None:
     """Play the consumers of a Kafka topic with the operator's forecast rule and with KEDA as it comes and tuned.
 
-    Says lag, late messages, consumer-seconds and rebalances of each, of a planner who knows every message to come, and
-    the fewest consumer-seconds that are possible. KEDA is tuned by a search on other seeds of the load. Lags below a
-    second are too short.
+    The table has lag, late messages, consumer-seconds and rebalances of each, of a planner that knows every message to
+    come, and the fewest possible consumer-seconds. KEDA is tuned by a search on other seeds of the load. The simulator
+    underestimates lags below a second.
 
     \b
     rlscaler streams simulate --pattern spike --partitions 12 --messages-per-second 100
@@ -99,12 +98,11 @@ def simulate(
     highest = most or min(partitions, MOST_CONSUMERS)
     _check_load(context, history, low, peak)
     _check_group(fewest, highest, {"--messages-per-second": messages_per_second, "--objective": objective})
-    from rich.console import Console
-
     from rlscaler_rl.evaluation.models import load_for_streams
     from rlscaler_rl.evaluation.streams.loads import recorded, shaped
-    from rlscaler_rl.evaluation.streams.report import Consumers
+    from rlscaler_rl.evaluation.streams.result import Consumers
     from rlscaler_rl.evaluation.streams.simulate import simulated
+    from rlscaler_rl.results.document import progress, show_table
 
     load = recorded(history, seeds) if history is not None else shaped(pattern, duration, low, peak, seeds)
     group = Consumers(
@@ -116,15 +114,9 @@ def simulate(
         most=highest,
     )
     network = load_for_streams(model) if model else None
-    console = Console(highlight=False, stderr=output == "json")
-    with console.status("") as status:
-        found = simulated(load, group, lambda text: tell(console, status, text), network)
-    if output == "json":
-        click.echo(found.model_dump_json(indent=1))
-        return
-    console.print(found.table())
-    for line in found.notes:
-        console.print(line, soft_wrap=True, markup=False)
+    with progress(output) as tell:
+        result = simulated(load, group, tell, network)
+    show_table(result, result.table(), result.notes, output)
 
 
 @streams.command()
@@ -159,7 +151,7 @@ def train(seed: int, steps: int | None, out: Path, install: bool) -> None:
 
 
 def _check_load(context: click.Context, history: Path | None, low: float, peak: float) -> None:
-    """Raise UsageError for two loads at once, and for levels that make no load."""
+    """Raise UsageError for two loads at once, and for levels that are no load."""
     shape = ("pattern", "duration", "low", "peak")
     given = [f"--{name}" for name in shape if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
     if history is not None and given:
@@ -169,7 +161,7 @@ def _check_load(context: click.Context, history: Path | None, low: float, peak: 
 
 
 def _check_group(fewest: int, most: int, positive: dict[str, float]) -> None:
-    """Raise UsageError for bounds that cross, and for what is no number: a range of click's lets NaN pass."""
+    """Raise UsageError for bounds that cross, and for NaN, which a range of click lets pass."""
     if fewest > most:
         raise click.UsageError(f"--min {fewest}: more than the {most} of --max; lower it, or raise --max")
     for option, value in positive.items():

@@ -1,4 +1,4 @@
-"""The loads that consumers are played on: a shape, or the end of a recorded load."""
+"""Loads of simulated consumers: a shape, or the end of a recorded load."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rlscaler_rl.workloads import WorkloadError
 from rlscaler_rl.workloads.days import SecondsOf
 
 LONGEST_SECONDS = 6 * 3600
-"""A longer history is played from so many seconds before its end; all of it would take more than a minute or two."""
+"""Seconds at the end of a longer history that are played: all of it would take more than a minute or two."""
 
 SHORTEST_SECONDS = 60
 
 SEARCH_SEEDS = 3
-"""Groups that settings are searched on; their seeds follow those that are played."""
+"""Groups that settings are searched on; their seeds follow the seeds of the played groups."""
 
 SEARCH_SECONDS = 1800
-"""Of a longer load, settings are searched on so many seconds that have the most messages."""
+"""Longest load for the search: of a longer one, the stretch of this length with the most messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """A load as each seed meets it."""
+    """A load, with a row for each seed."""
 
     name: str
     rates: Float
@@ -41,7 +41,7 @@ class Load:
 
 
 def shaped(pattern: str, seconds: int, low: float, peak: float, seeds: int) -> Load:
-    """One of the load generator's shapes between `low` and `peak` messages/s."""
+    """Return a shape of the load generator between `low` and `peak` messages/s."""
     rows = np.stack(
         [rate(pattern, seconds, seed, low=low, high=peak, start=low) for seed in range(seeds + SEARCH_SEEDS)]
     )
@@ -49,7 +49,7 @@ def shaped(pattern: str, seconds: int, low: float, peak: float, seeds: int) -> L
 
 
 def recorded(history: Path, seeds: int) -> Load:
-    """The last `LONGEST_SECONDS` of a CSV file of messages/s; each seed draws the seconds of wider bins for itself.
+    """Return the last `LONGEST_SECONDS` of a CSV file of messages/s; each seed draws the seconds of wider bins itself.
 
     Raises EvaluationError naming the file and the remedy.
     """
@@ -73,7 +73,7 @@ def recorded(history: Path, seeds: int) -> Load:
 
 
 def _busiest(rows: Float) -> Float:
-    """The `SEARCH_SECONDS` of rows (S, T) in which they have the most messages together."""
+    """Return the `SEARCH_SECONDS` of rows (S, T) with the most messages in all of them together."""
     sums = np.concatenate([[0.0], np.cumsum(rows.sum(axis=0))])
     length = min(SEARCH_SECONDS, rows.shape[1])
     begin = int(np.argmax(sums[length:] - sums[:-length]))

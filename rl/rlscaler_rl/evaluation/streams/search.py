@@ -1,4 +1,4 @@
-"""Settings of KEDA's Kafka scaler that suit a load, by playing all of a grid on groups that are not shown."""
+"""Search of the settings of KEDA's Kafka scaler: a grid, played on groups that are not in the table."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from rlscaler_rl.simulation.streams.episode import StreamResult, run
 from rlscaler_rl.simulation.streams.groups import Groups
 
 WORK_SECONDS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0)
-"""What may be searched of `lagThreshold`, as the seconds that a consumer works on so many messages."""
+"""Searched values of `lagThreshold`, as the seconds that a consumer takes for that many messages."""
 
 DOWN_SECONDS = (0.0, 15.0, 30.0, 60.0, 120.0, 300.0)
-"""And of the HPA's `scaleDown.stabilizationWindowSeconds`. `cooldownPeriod` counts between no and one consumer only."""
+"""Searched values of the HPA's `scaleDown.stabilizationWindowSeconds`. KEDA's `cooldownPeriod` is not searched: it
+matters between no and one consumer only."""
 
 LATE_PERCENT = 5.0
-"""Of the messages, so many may be late: then 95 % wait no longer than the objective."""
+"""Share of the messages that may be late: then 95 % wait no longer than the objective."""
 
 
 class KedaSettings(NamedTuple):
-    """What a user of KEDA sets."""
+    """Settings of a user of KEDA."""
 
     lag_threshold: int
     down_seconds: float
@@ -33,15 +34,16 @@ class KedaSettings(NamedTuple):
 
 
 def grid_of(messages_per_second: float) -> list[KedaSettings]:
-    """All settings that are played where a consumer processes so many messages a second; KEDA refuses 0."""
+    """Return all settings to play for consumers of this speed. KEDA refuses a threshold of 0."""
     thresholds = dict.fromkeys(max(1, round(seconds * messages_per_second)) for seconds in WORK_SECONDS)
     return [KedaSettings(*both) for both in product(thresholds, DOWN_SECONDS)]
 
 
 def searched(groups: Groups) -> KedaSettings:
-    """The settings with the fewest consumer-seconds of those under which `LATE_PERCENT` at most are late.
+    """Return the settings with the fewest consumer-seconds among those with at most `LATE_PERCENT` late.
 
-    Means over the groups, whose consumers are equally fast. Where none keeps to that, those with the fewest late.
+    Figures are means over the groups, whose consumers are equally fast. Where no setting has so few late, return the
+    one with the fewest.
     """
     grid = grid_of(float(groups.rate[0]))
     rows = np.repeat(np.arange(len(groups)), len(grid))
@@ -51,9 +53,9 @@ def searched(groups: Groups) -> KedaSettings:
 
 
 def best(late: Float, seconds: Float) -> int:
-    """Which of the settings, (K,) each, is the cheapest that keeps to the objective, or else the least late."""
-    kept = late <= LATE_PERCENT
-    return int(np.argmin(np.where(kept, seconds, np.inf)) if kept.any() else np.argmin(late))
+    """Return the index of the cheapest of K settings within the objective, else of the one with the fewest late."""
+    in_time = late <= LATE_PERCENT
+    return int(np.argmin(np.where(in_time, seconds, np.inf)) if in_time.any() else np.argmin(late))
 
 
 def _means(result: StreamResult, name: str, settings: int) -> Float:

@@ -1,8 +1,7 @@
-"""Play one group of consumers with the forecast rule and with KEDA, and say what each came to."""
+"""Simulation of one group of consumers with the forecast rule, KEDA and a reference that knows the load."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,9 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.streams.hindsight import hindsight
 from rlscaler_rl.evaluation.streams.loads import Load
-from rlscaler_rl.evaluation.streams.report import Consumers, Row, Simulation, Spread
+from rlscaler_rl.evaluation.streams.result import Consumers, Row, Simulation, Spread
 from rlscaler_rl.evaluation.streams.search import LATE_PERCENT, KedaSettings, searched
+from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.streams.episode import (
     INTERVAL_SECONDS,
@@ -31,17 +31,15 @@ SHORT_LAGS = "Lags below a second are too short: single messages do not queue in
 FORESIGHT = "Hindsight plans with every message to come known, for the least J: cost + 0.5 for each % late."
 
 
-def simulated(
-    load: Load, consumers: Consumers, progress: Callable[[str], None], network: Loaded | None = None
-) -> Simulation:
+def simulated(load: Load, consumers: Consumers, progress: Progress, network: Loaded | None = None) -> Simulation:
     """Play a group for each row of the load with every contender; all meet equal messages and cold starts.
 
-    A network acts within its envelope, and the rule elsewhere. Raises EvaluationError for what cannot be simulated,
-    with the remedy.
+    A network acts within its envelope, and the rule elsewhere. Raises EvaluationError, with the remedy, for a group
+    that cannot be simulated.
     """
-    made = _groups(load.rates, 0, consumers)
+    played = _groups(load.rates, 0, consumers)
     progress("KEDA: settings are searched")
-    keda = searched(_groups(load.searched, len(made), consumers))
+    keda = searched(_groups(load.searched, len(played), consumers))
     contenders: list[tuple[str, str, Any]] = [
         ("rule", "forecast rule", load_bundled("rule")),
         ("keda", "KEDA, default", KedaKafkaLag()),
@@ -52,22 +50,22 @@ def simulated(
     rows = []
     for name, label, controller in contenders:
         progress(label)
-        rows.append(_row(name, label, run(made, controller).result))
+        rows.append(_row(name, label, run(played, controller).result))
     progress("hindsight")
-    rows.append(_row("hindsight", "hindsight", hindsight(made)))
-    least = Spread.of(least_consumer_seconds(made))
+    rows.append(_row("hindsight", "hindsight", hindsight(played)))
+    least = Spread.of(least_consumer_seconds(played))
     return Simulation(
         load=load.name,
         load_seconds=load.rates.shape[1],
-        seeds=len(made),
+        seeds=len(played),
         consumers=consumers,
         rows=[*rows, Row(contender="least", label="least possible", consumer_seconds=least)],
-        notes=[SHORT_LAGS, FORESIGHT, *_outside(network, made), *_notes(load, consumers, keda)],
+        notes=[SHORT_LAGS, FORESIGHT, *_outside(network, played), *_notes(load, consumers, keda)],
     )
 
 
 def _groups(rates: Float, first: int, consumers: Consumers) -> Groups:
-    """Groups under `rates` (N, T), of the seeds from `first` on."""
+    """Return groups under `rates` (N, T), of the seeds from `first` on."""
     try:
         return groups(
             rates,
@@ -98,17 +96,17 @@ def _row(name: str, label: str, result: StreamResult) -> Row:
     )
 
 
-def _outside(network: Loaded | None, made: Groups) -> list[str]:
+def _outside(network: Loaded | None, played: Groups) -> list[str]:
     if network is None:
         return []
-    params = params_of(made, INTERVAL_SECONDS, SENSE_SECONDS)
+    params = params_of(played, INTERVAL_SECONDS, SENSE_SECONDS)
     reasons = {reason for reason in network.actor.manifest.outside(params)[1] if reason}
     return [f"The network is outside its envelope, so the rule decides: {reason}." for reason in sorted(reasons)]
 
 
 def _notes(load: Load, consumers: Consumers, keda: KedaSettings) -> list[str]:
     rate = consumers.messages_per_second
-    said = [
+    notes = [
         f"KEDA's default is a lagThreshold of {LAG_THRESHOLD}, and {DOWN_SECONDS:g} s until consumers go. Searched on "
         f"other seeds: {keda.lag_threshold} and {keda.down_seconds:g} s, the fewest consumer-seconds with at most "
         f"{LATE_PERCENT:g} % late, or else the fewest late.",
@@ -117,8 +115,8 @@ def _notes(load: Load, consumers: Consumers, keda: KedaSettings) -> list[str]:
     busy = min(consumers.most, consumers.partitions)
     peak, capacity = float(load.rates.max()), busy * rate
     if peak > capacity:
-        said.append(
+        notes.append(
             f"the load reaches {peak:,.5g} messages/s, and {busy} consumers that have a partition process "
             f"{capacity:,.5g}: what lies above waits under every autoscaler"
         )
-    return said
+    return notes

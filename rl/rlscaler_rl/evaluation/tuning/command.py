@@ -16,6 +16,7 @@ from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
 from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks, tune
+from rlscaler_rl.results.table import Table
 from rlscaler_rl.training.distributed import map_runs
 
 STATIC = "static"
@@ -181,5 +182,4 @@ def _number(value: object) -> str:
 
 
 def _markdown(head: list[str], body: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "\n".join(Table(head, body).markdown())

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rlscaler_rl.evaluation.statistics import (
+from rlscaler_rl.results.statistics import (
     Design,
     Interval,
     Verdict,
@@ -45,6 +45,7 @@ def test_pairing_finds_a_small_difference_under_large_common_noise():
     assert interval(policy - shuffled).verdict is Verdict.UNDECIDED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 4), (1, 8), (5, 16)])
 def test_coverage_is_near_the_nominal_level(shape):
     generator = np.random.default_rng(3)

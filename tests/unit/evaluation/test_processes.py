@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.evaluation.days import contenders, learned, processes
+from rlscaler_rl.evaluation import processes
+from rlscaler_rl.evaluation.days import contenders, learned
 from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
-from rlscaler_rl.evaluation.days.processes import side_by_side
 from rlscaler_rl.evaluation.days.service_load import MONDAY, ServiceLoad
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.processes import side_by_side
 
 LENGTH = 900
 
@@ -46,6 +47,7 @@ def bits(days: Days) -> list[bytes]:
     return [np.ascontiguousarray(column).tobytes() for column in days.past]
 
 
+@pytest.mark.slow
 def test_every_contender_gets_the_same_figures_in_a_process_of_its_own(two_processes, monkeypatch):
     chosen = [(load(f"l{k}", 20.0 + 10 * k), 2) for k in range(4)]
     monkeypatch.setattr(learned, "FEWEST_ROWS", 2)

@@ -1,0 +1,1 @@
+"""From scores to results: paired statistics, tables, pictures and result files, shared by every comparison."""
