@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -69,26 +69,9 @@ class ClusterInfo:
     """host:port for clients with TLS (the cluster's own authority) and the password of the user `rlscaler`."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        targets = self.prometheus_targets_dir
-        return {
-            "name": self.name,
-            "kubeconfig": str(self.kubeconfig),
-            "server": self.server,
-            "server_version": self.server_version,
-            "prometheus_url": self.prometheus_url,
-            "prometheus_targets_dir": str(targets) if targets else None,
-            "state_dir": str(self.state_dir),
-            "managed": self.managed,
-            "adapter": self.adapter,
-            "processes": self.processes,
-            "start_seconds": round(self.start_seconds, 2),
-            "node": self.node,
-            "gateway_url": self.gateway_url,
-            "kafka": self.kafka,
-            "kafka_for_pods": self.kafka_for_pods,
-            "kafka_protected": self.kafka_protected,
-        }
+        """Return plain values."""
+        values = {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+        return values | {"start_seconds": round(self.start_seconds, 2)}
 
     def add_scrape_target(self, job: str, *addresses: str, labels: Mapping[str, str] | None = None) -> Path:
         """Have Prometheus scrape `host:port` addresses under the job name `job`; the file to delete to stop it."""
