@@ -128,6 +128,7 @@ def test_how_often_prometheus_looks_is_bounded(tmp_path):
         service_of(read_policy(policy(tmp_path)), 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", [8.0, np.inf])
 def test_nobody_who_is_tried_spends_more_than_the_budget(budget):
     """HPA alone would run both pools at their most; live nothing behind the policy's budget could."""

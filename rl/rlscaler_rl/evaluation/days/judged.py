@@ -129,7 +129,7 @@ def _example(trace: Trace) -> PlayedService:
     rps, most = np.array(NOMINAL["rps"]), np.array(NOMINAL["max_replicas"])
     factor = float(trace.percentile(99)) / (BUSY_SHARE * float((rps * most).sum()))
     note = (
-        f"no policy: the example service with replicas of the size that the load asks for ({rps[0] * factor:.3g} "
+        f"no policy: the example service with replicas of the size that the load needs ({rps[0] * factor:.3g} "
         f"requests/s a GPU replica, {rps[1] * factor:.3g} a CPU replica, at most {most[0]}+{most[1]}); "
         "name your own by --policy"
     )
@@ -159,8 +159,8 @@ def remarks(trace: Trace, load: ServiceLoad, days: int | None = None) -> list[st
     if not load.parts[Part.TUNE]:
         notes.append(
             f"a first look: {duration(trace.length_s)} are no past that the rule could have learned from, and the cost "
-            f"of a month takes every hour for one of these; from {LEAST_SECONDS // 3600} h on the last 40 % are judged"
+            f"of a month assumes that all hours are like these; from {LEAST_SECONDS // 3600} h on the last 40 % count"
         )
     if load.length < 86_400:
-        notes.append("less than three days of history: what other hours bring was not seen")
+        notes.append("less than three days of history: other hours of the day were not seen")
     return notes

@@ -162,7 +162,7 @@ def _check_length(seconds: int, source: str, service: Service) -> None:
 def _caveats(trace: Trace, seconds: int, peaks: dict[Part, float], service: Service) -> list[str]:
     caveats = []
     if seconds < DAY_SECONDS:
-        caveats.append(f"the history covers {duration(seconds)}: what other hours of the day bring was not seen")
+        caveats.append(f"the history covers {duration(seconds)}: other hours of the day were not seen")
     if trace.width_s > service.interval:
         caveats.append(
             f"the history's bins are {trace.width_s:g} s wide, wider than the interval of {service.interval} s: bursts "

@@ -205,7 +205,7 @@ def check_scrape(seconds: int) -> None:
     if not SCRAPE_SECONDS[0] <= seconds <= SCRAPE_SECONDS[1]:
         raise EvaluationError(
             f"--scrape-seconds {seconds}: {SCRAPE_SECONDS[0]} to {SCRAPE_SECONDS[1]} are simulated; a policy "
-            "that hears of its load later than that has no business scaling on it: scrape the service more often"
+            "whose load arrives later cannot scale by it: scrape the service more often"
         )
 
 
@@ -219,7 +219,7 @@ def _check_units(params: Params, where: str) -> None:
     if unit != "requests":
         raise EvaluationError(
             f"{where}.capacity.unit = {unit}: requests are simulated; in the copy that you give here, set unit "
-            "requests and say in perReplica how many requests/s a replica answers"
+            "requests and perReplica to the requests/s that a replica answers"
         )
     if signal != "endToEnd":
         raise EvaluationError(
@@ -243,7 +243,7 @@ def _standing(params: Params) -> float:
 
 
 def standing_fits(params: Params) -> bool:
-    """Do the replicas that always stand fit into guards.budgetPerHour? minReplicas would win over it."""
+    """Whether the replicas that always stand fit into guards.budgetPerHour, which minReplicas would override."""
     return _standing(params) <= float(params.budget_per_hour[0]) * (1 + ROUNDING)
 
 
@@ -261,9 +261,8 @@ def _check_pool(params: Params, index: int, where: str) -> None:
     high = int(params.max_replicas[0, index])
     if not np.isfinite(rps):
         raise EvaluationError(
-            f"{where}.requestsPerSecond: is neither set nor learned, and without it there is no telling what a replica "
-            "answers; measure it and set it, or give the object as `kubectl get rlsp -o yaml` prints it once "
-            "status.learned has it"
+            f"{where}.requestsPerSecond: is neither set nor learned, so the rate of a replica is unknown; measure and "
+            "set it, or name the object as `kubectl get rlsp -o yaml` prints it once status.learned has it"
         )
     if high > MAX_PODS:
         raise EvaluationError(
