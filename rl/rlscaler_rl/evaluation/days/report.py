@@ -63,7 +63,7 @@ class Report(Document):
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
-        heads = ("J", "% above hindsight", "GPU h a day", "CPU h a day", "cost a month", "late %", "worst day")
+        heads = ("J", "% above hindsight", "GPU h a day", "CPU h a day", "cost a month", "late %", "worst day %")
         rows = [
             (
                 row.label,
