@@ -189,9 +189,7 @@ PLAN: dict[str, dict[str, Step]] = {
         "make images": never("the quick start's"),
     },
     DEVELOPMENT: {
-        "make install TORCH=cpu": never(
-            "needs PyTorch's own index; CONTRIBUTING's installs from the one that there is"
-        ),
+        "make install TORCH=cpu": never("needs PyTorch's own index; CONTRIBUTING's `make install` uses PyPI"),
         "rlscaler structure walk --begin launch -- benchmarks/tick.py --policies 1 --rounds 1": Step(
             before=("make install", ACTIVATE)
         ),
@@ -205,8 +203,6 @@ PLAN: dict[str, dict[str, Step]] = {
     CONTRIBUTING: {
         "make install": Step(newest_pip=True),
         "make help": Step(),
-        "make newcomer": never("this one"),
-        "make newcomer-root": never("this one"),
     },
 }
 """By page and command."""
