@@ -20,8 +20,7 @@ from rlscaler_rl.results.document import Progress
 from rlscaler_rl.tenants.compare import ARRANGEMENTS, Arrangement, Comparison, compare
 from rlscaler_rl.tenants.draw import Request
 from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, TENANT_WIDTH, Setting, TenantsEnv
-from rlscaler_rl.tenants.play import Played
-from rlscaler_rl.tenants.references import by_network, hindsight
+from rlscaler_rl.tenants.play import Played, by_network, hindsight
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
 
 PROGRESS = "training_progress.json"

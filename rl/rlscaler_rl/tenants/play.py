@@ -1,4 +1,7 @@
-"""Playing tenants from begin to end: an actor proposes for all of them, and a rule or a learned arbiter shares."""
+"""Tenants played from begin to end: an actor proposes for all of them, and a rule or a learned arbiter shares.
+
+A `Sharer` decides at every action interval: a learned arbiter, or the reference that knows the load.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_core.arbiter.rules import Order, RuleName
+from rlscaler_core.arbiter.filling import Candidates
+from rlscaler_core.arbiter.learned import Learned
+from rlscaler_core.arbiter.rules import Claims, Order, RuleName
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import Kind, decide
 from rlscaler_core.decision.types import CPU, GPU, Decision, Float, Params, Samples, State
@@ -23,6 +28,9 @@ from rlscaler_rl.tenants.signals import Loss
 
 Sharer = Callable[[Pools, Samples], Order]
 """Returns, at every action interval, the order of grants until the next one."""
+
+LOOKAHEAD_SECONDS = 90
+"""An action interval and a cold start: a replica granted now serves until then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +112,25 @@ def played(pools: Pools, scenarios: Scenarios) -> Played:
         waiting=pools.waiting / ticks,
         below=pools.below / ticks,
     )
+
+
+def by_network(learned: Learned) -> Sharer:
+    """Share as the network bids, on the tenants' requests until now."""
+
+    def share(pools: Pools, samples: Samples) -> Order:
+        return learned.bids(pools.budgets, pools.members, pools.loans, pools.signals(samples)).order
+
+    return share
+
+
+def hindsight(pools: Pools, samples: Samples) -> Order:
+    """Share by the load to come: first the highest need of the next 90 s, evenly; a reference, and no bound."""
+    scenarios = pools.batch.scenarios
+    ahead = scenarios.rate[:, pools.second : pools.second + LOOKAHEAD_SECONDS]
+    need: Float = ahead.max(axis=1) / (scenarios.rps[:, GPU] * scenarios.target_utilization)
+
+    def order(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:
+        needed = np.maximum(need[chosen.member], 1e-9)
+        return (chosen.number > np.ceil(needed)).astype(np.float64), chosen.number / needed
+
+    return order

@@ -13,8 +13,7 @@ from rlscaler_core.models import load_bundled
 from rlscaler_rl.tenants.draw import Request, draw
 from rlscaler_rl.tenants.environment import AS_THE_RULE, REWARD_SCALE, SLOTS, TENANT_WIDTH, Setting, TenantsEnv
 from rlscaler_rl.tenants.parallel import SharedPoolEnv
-from rlscaler_rl.tenants.play import play
-from rlscaler_rl.tenants.references import by_network
+from rlscaler_rl.tenants.play import by_network, play
 from rlscaler_rl.tenants.signals import Loss
 from tests.harness.arbiters import arbitrary_arbiter
 
