@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 import yaml
 
 from tests.chart.charts import template
@@ -65,6 +66,7 @@ def test_there_are_lines() -> None:
     assert {"helm/rlscaler", "helm/rlscaler-demo"} == {line.words[3 + ("--install" in line.words)] for line in LINES}
 
 
+@pytest.mark.slow
 def test_a_line_is_taken_by_its_chart(helm: Helm, tmp_path: Path) -> None:
     failures = []
     for line in LINES:
