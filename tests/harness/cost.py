@@ -23,6 +23,9 @@ REFERENCE = 0.1
 MARKERS = ("slow", "long", "chaos", "e2e")
 """Markers of tests that `make test` leaves out: such a test may take any time."""
 
+FOLDERS = ("unit", "property", "simulator")
+"""Folders of `tests` whose unmarked tests `make test` runs; tests with a cluster have no limit."""
+
 SHOWN = 20
 """Number of tests in the list of the slowest."""
 
@@ -73,8 +76,8 @@ class CostPlugin:
         if call.when == "call":
             own = cpu_seconds() - self.begin - self.shared
             report.user_properties.append(("cpu_seconds", own + self.shared))
-            marked = any(item.get_closest_marker(name) for name in MARKERS)
-            if report.passed and not marked and max(own, self.shared) > self.limit:
+            limited = item.nodeid.split("/")[1] in FOLDERS and not any(map(item.get_closest_marker, MARKERS))
+            if report.passed and limited and max(own, self.shared) > self.limit:
                 report.outcome = "failed"
                 report.longrepr = (
                     f"{item.nodeid} took {own:.1f} s of CPU and its shared fixtures {self.shared:.1f} s, where "
