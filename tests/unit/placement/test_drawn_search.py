@@ -40,6 +40,7 @@ def test_candidates_side_by_side_are_scored_as_each_alone(policy: Policy) -> Non
         np.testing.assert_allclose(together[2 * i : 2 * i + 2], alone[2 * i : 2 * i + 2], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_direction_that_is_nowhere_is_not_ahead() -> None:
     net = starting_network(len(columns(Policy.EE)), SHORT)
     episodes = DrawnEpisodes(small(Policy.EE))
@@ -50,6 +51,7 @@ def test_a_direction_that_is_nowhere_is_not_ahead() -> None:
     assert steps == 2 * int(2 * 40 * Setting(Policy.EE, 4, 1).arrivals_per_slot)
 
 
+@pytest.mark.slow
 def test_what_is_kept_is_the_best_look_and_plays_as_it_did(tmp_path) -> None:
     options = small(Policy.EE, replace(SHORT, width=0.05, learning_rate=0.05), nodes=(4,))
     found = search(options)
@@ -91,6 +93,7 @@ def test_clusters_without_gpus_are_no_evidence() -> None:
     assert (found != 0).any()
 
 
+@pytest.mark.slow
 def test_it_learns_without_a_rule_that_is_worth_anything() -> None:
     """It begins as `spread`, which keeps every node in use."""
     evolution = replace(SHORT, generations=8, pairs=8)

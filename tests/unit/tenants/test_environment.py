@@ -46,6 +46,7 @@ def test_agents_that_do_as_the_rule_does_play_what_is_played_without_agents(arbi
     np.testing.assert_allclose(total, found.j.reshape(2, 3).mean(axis=1), atol=0.02, err_msg="rewards are J")
 
 
+@pytest.mark.slow
 def test_a_network_shares_in_the_environment_as_in_play():
     learned = by_network(arbitrary_arbiter(5))  # one whose bids are not all alike here
     env = TenantsEnv(Setting(REQUEST))
