@@ -1,7 +1,7 @@
 """The cluster as arrays, kept up to date by watches: capacity of the nodes and requests of their pods.
 
 A suggested pod counts on its node until the API server says where it is: kube-scheduler does not tell an extender the
-decisions that it has not written yet.
+decisions that it has not written yet. Only pods that the watch shows as pending count in this way.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ from rlscaler_scheduler.objects import (
     pod_facts,
     takes_the_same,
 )
+
+MOST_UNSEEN = 1000
+"""Suggestions in memory for pods that the watch has not shown yet."""
+
+LONGEST_UID = 64
+"""Characters of a uid; the API server writes 36."""
 
 MOST_MODELS = 62
 """Models of GPUs with a bit of their own; the others share the last bit."""
@@ -86,6 +92,8 @@ class Cache:
         self._pods: dict[str, _Held] = {}
         self._assumed: dict[str, None] = {}
         """Uids of those that are not known to be where they are held, the oldest first."""
+        self._unseen: dict[str, tuple[str, float]] = {}
+        """Node and end of the assumption by uid, for pods that were suggested a node before the watch showed them."""
         self._on: dict[str, set[str]] = {}
         """Node name -> uids; also of nodes that are not known yet."""
         self._models: list[str] = []
@@ -156,6 +164,9 @@ class Cache:
             self._hold(facts, facts.node, math.inf)
         else:
             self.pending[facts.namespace, facts.name] = facts
+            node, until = self._unseen.pop(facts.uid, ("", 0.0))
+            if until > self._clock():
+                self._hold(facts, node, until)
 
     def _unchanged(self, item: Json) -> bool:
         """Whether a pod is held as it is: a list has each pod again, and most of them have not changed since."""
@@ -163,9 +174,23 @@ class Cache:
         held, version = self._pods.get(metadata.get("uid", "")), metadata.get("resourceVersion", "")
         return bool(version) and held is not None and held.facts.version == version and math.isinf(held.assumed_until)
 
-    def assume(self, facts: PodFacts, node: str) -> None:
-        """Take the pod to be on a node from now on."""
-        self._hold(facts, node, self._clock() + self._assumed_seconds)
+    def assume(self, facts: PodFacts, node: str) -> bool:
+        """Take a pending pod to be on a node from now on, with the requests that the watch shows.
+
+        :return: False for a pod that the watch does not show as pending. It counts nowhere: a caller could fill nodes
+            with pods that do not exist. If the watch shows the pod in time, the pod counts from then on.
+        """
+        until = self._clock() + self._assumed_seconds
+        shown = self.pending.get((facts.namespace, facts.name))
+        if shown is not None and shown.uid == facts.uid:
+            self._hold(shown, node, until)
+            return True
+        self._unseen.pop(facts.uid, None)
+        if len(facts.uid) <= LONGEST_UID:
+            self._unseen[facts.uid] = (node, until)
+        if len(self._unseen) > MOST_UNSEEN:
+            del self._unseen[next(iter(self._unseen))]
+        return False
 
     def assumed(self, uid: str) -> bool:
         """Whether a pod is assumed to be on a node that the API server does not know of yet."""

@@ -51,6 +51,11 @@ class Records:
             ("reason",),
             registry=self.registry,
         )
+        self.unseen = Counter(
+            "rlscaler_scheduler_unseen_pods_total",
+            "Suggestions for pods that the watch did not show as pending: they count on no node until it does.",
+            registry=self.registry,
+        )
         self.seconds = Histogram(
             "rlscaler_scheduler_call_seconds",
             "Seconds that a call of kube-scheduler took, by verb.",

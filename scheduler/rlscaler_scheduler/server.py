@@ -175,7 +175,8 @@ class Server:
     def _made(self, suggestion: Suggestion) -> None:
         """Count the pod on the chosen node from now on, and write the record."""
         if suggestion.chosen:
-            self.cache.assume(suggestion.facts, suggestion.chosen)
+            if not self.cache.assume(suggestion.facts, suggestion.chosen):
+                self.records.unseen.inc()
             self.records.add(
                 {"time": round(time.time(), 3), **suggestion.shown()},
                 {"inputs": inputs(suggestion)} if self.settings.decision_log_inputs else {},

@@ -86,6 +86,7 @@ def test_pods_of_a_burst_count_before_they_are_measured() -> None:
     chosen = []
     for index in range(8):
         found = ask(suggester, f"p{index}")
+        cache.pending[found.facts.namespace, found.facts.name] = found.facts
         cache.assume(found.facts, found.chosen)
         chosen.append(found.chosen)
         if index == 5:

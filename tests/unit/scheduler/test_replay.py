@@ -97,7 +97,9 @@ def lines_of(seed: int, networks: dict) -> list[str]:
     suggester = Suggester(cache, overrides, Settings(), networks)
     lines = []
     for index in range(20):
-        facts = pod_facts(body(f"p{index}", rng), RESOURCES)
+        waiting = body(f"p{index}", rng)
+        cache.change_pod(waiting, False)
+        facts = pod_facts(waiting, RESOURCES)
         suggestion = suggester.suggest(facts, cache.rows_of(cache.names()))
         assert suggestion.levels(PLUGIN_LEVELS).max() == PLUGIN_LEVELS
         cache.assume(facts, suggestion.chosen)

@@ -104,6 +104,7 @@ def test_a_list_reads_only_pods_that_have_changed(monkeypatch) -> None:
 
     cache = cache_of(node("a"), node("b"))
     cache.set_pods([seen(f"p{index}", "1", cpu="1") for index in range(5)])
+    cache.change_pod(seen("new", "3", on=""), False)
     cache.assume(pod_facts(seen("new", "3", on=""), RESOURCES), "b")
     read: list[str] = []
 

@@ -134,14 +134,16 @@ def test_whatever_happens_the_sums_are_those_of_a_fresh_list(seed: int) -> None:
             held[uid] = pod(uid, on=name, cpu=f"{rng.integers(1, 900)}m", memory=f"{rng.integers(1, 900)}Mi")
             cache.change_pod(held[uid], False)
         elif action < 0.8:
-            cache.assume(pod_facts(pod(f"p{rng.integers(40)}"), RESOURCES), name)
+            cache.assume(pod_facts(pod(f"w{rng.integers(9)}"), RESOURCES), name)
+        elif action < 0.85:
+            cache.change_pod(pod(f"w{rng.integers(9)}"), False)
         elif held:
             uid = sorted(held)[rng.integers(len(held))]
             cache.change_pod(held.pop(uid), True)
     for body in held.values():
         cache.change_pod(body, False)
-    for uid in {f"p{index}" for index in range(40)} - set(held):
-        cache.release(uid)
+    for index in range(9):
+        cache.release(f"w{index}")
     fresh = cache_of(*there.values())
     fresh.set_pods(list(held.values()))
     (names, seen), (_, expected) = look(cache, *there), look(fresh, *there)
@@ -153,10 +155,11 @@ def test_whatever_happens_the_sums_are_those_of_a_fresh_list(seed: int) -> None:
 def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
     now = [0.0]
     cache = cache_of(node("a"), node("b"), clock=lambda: now[0])
+    cache.set_pods([pod("p", cpu="4"), pod("q")])
     facts = pod_facts(pod("p", cpu="4"), RESOURCES)
     cache.assume(facts, "a")
     assert look(cache, "a")[1].requested[0, 0] == 4000
-    cache.set_pods([pod("p")])
+    cache.set_pods([pod("p", cpu="4"), pod("q")])
     assert look(cache, "a")[1].requested[0, 0] == 4000, "a list that is older than the binding"
     cache.change_pod(pod("p", on="b", cpu="4"), False)
     assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 4000]
@@ -164,6 +167,29 @@ def test_an_assumed_pod_counts_until_it_is_seen_or_its_time_is_up() -> None:
     now[0] = 31.0
     cache.expire()
     assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 4000]
+
+
+def test_only_pods_that_the_watch_shows_as_pending_are_assumed() -> None:
+    now = [0.0]
+    cache = cache_of(node("a"), node("b"), clock=lambda: now[0])
+    cache.set_pods([pod("p", cpu="1"), pod("bound", on="b", cpu="1")])
+    for index in range(2000):
+        assert not cache.assume(pod_facts(pod(f"ghost-{index}", cpu="4"), RESOURCES), "a")
+    for name, uid in (("p", "another"), ("bound", "bound")):
+        body = pod(name, cpu="4")
+        body["metadata"]["uid"] = uid
+        assert not cache.assume(pod_facts(body, RESOURCES), "a")
+    assert look(cache, "a", "b")[1].requested[:, 0].tolist() == [0, 1000]
+    assert cache.assume(pod_facts(pod("p", cpu="9"), RESOURCES), "a")
+    assert look(cache, "a")[1].requested[0, 0] == 1000, "what it takes is what the watch shows"
+    cache.assume(pod_facts(pod("early"), RESOURCES), "b")
+    cache.assume(pod_facts(pod("late"), RESOURCES), "b")
+    cache.change_pod(pod("early", cpu="2"), False)
+    assert look(cache, "b")[1].requested[0, 0] == 3000, "kube-scheduler saw it before this server did"
+    now[0] = 31.0
+    cache.change_pod(pod("late", cpu="2"), False)
+    cache.expire()
+    assert look(cache, "b")[1].requested[0, 0] == 1000
 
 
 def test_a_rule_that_is_named_acts_in_place_of_the_default_one() -> None:
