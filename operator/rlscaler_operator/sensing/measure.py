@@ -10,6 +10,7 @@ from rlscaler_core.api.metrics import ServerName
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing import fallbacks
 from rlscaler_operator.sensing.pod_names import LONGEST, told_apart
 from rlscaler_operator.sensing.presets import PRESETS, ByPods
 from rlscaler_operator.sensing.queries import REPLACES, buckets_name, latency_name, named, own_name
@@ -126,12 +127,22 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
         "p95_latency": latency_of(answers, SHOWN_PERCENTILE, subject),
     }
     for name, promql in subject.queries:
-        readings[REPLACES[name]] = pick(answers[own_name(name, promql)], NOTHING)
+        readings[REPLACES[name]] = _own(pick(answers[own_name(name, promql)], NOTHING), name, promql)
     if subject.unit != "requests":
         load = readings.pop("load", None) or arrivals(load_of(answers, "load", subject), ready_pools)
         load = _explained(load, subject)
         readings = readings | {REQUEST_RATE: readings["arrival_rate"], "arrival_rate": load}
     return readings
+
+
+def _own(reading: Reading, name: str, promql: str) -> Reading:
+    """Return the reading of a policy's own query; unknown where only its constant side has a value."""
+    part = fallbacks.measured(promql)
+    if part.refused:
+        return unknown(fallbacks.REASON, fallbacks.refusal_of(name))
+    if part.left_out and reading.reason == "SeriesAbsent":
+        return unknown(fallbacks.REASON, f"no series answers {fallbacks.warning_of(name, part.left_out)}")
+    return reading
 
 
 def load_of(answers: Answers, name: str, subject: Subject) -> Reading:

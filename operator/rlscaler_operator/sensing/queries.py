@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from rlscaler_core.decision.units import SignalName
+from rlscaler_operator.sensing.fallbacks import measured
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.presets import PRESETS, Preset
 from rlscaler_operator.sensing.requests import Selection
@@ -245,8 +246,8 @@ def named(preset: str, name: str) -> str:
 
 
 def own_queries(subject: Subject) -> list[Query]:
-    """Return the queries in the policy's spec; each must give one sample."""
-    return [Query(own_name(*query), "nothing", _own(query[1])) for query in subject.queries]
+    """Return the queries in the policy's spec, without constant sides; each must give one sample."""
+    return [Query(own_name(*query), "nothing", _own(measured(query[1]).promql)) for query in subject.queries]
 
 
 def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = "") -> str:

@@ -47,6 +47,14 @@ def test_address_query_and_limits_come_from_the_scaled_object():
     assert "sets none: KEDA's default" in text
 
 
+def test_a_constant_side_of_a_query_is_not_taken_over():
+    scaler = scaled_object()
+    scaler["spec"]["triggers"][0]["metadata"]["query"] = 'sum(rate(hits{app="chat"}[1m])) or vector(0)'
+    draft = drafted(seen(scaler), two_pools=False)
+    assert draft.fields["spec.metrics.queries.arrivalRate"] == 'sum(rate(hits{app="chat"}[1m]))'
+    assert "Left out of it: `or vector(0)`" in draft.notes["spec.metrics.queries.arrivalRate"]
+
+
 def test_every_draft_is_a_policy_and_every_guess_a_comment():
     draft = drafted(seen(gpus=0), two_pools=False)
     text = draft.yaml()

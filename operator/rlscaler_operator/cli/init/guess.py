@@ -14,6 +14,7 @@ from rlscaler_operator.cli.preflight.room import devices
 from rlscaler_operator.cli.preflight.targets import cold_starts
 from rlscaler_operator.cluster.bodies import deployment_of_pod
 from rlscaler_operator.cluster.kube import Json
+from rlscaler_operator.sensing.fallbacks import REMEDY, measured
 
 IMAGES = {
     "vllm": "vllm",
@@ -261,11 +262,13 @@ def _from_triggers(draft: Draft, scaled: Json, pool: str) -> None:
         draft.set("spec.metrics.prometheus.url", address, why)
     query, threshold = metadata.get("query", ""), metadata.get("threshold", "")
     if "rate(" in query:
+        part = measured(query)
+        without = f" Left out of it: `{part.left_out}`, which would pass for no load in an outage; {REMEDY}."
         draft.set(
             "spec.metrics.queries.arrivalRate",
-            query,
+            part.promql.strip(),
             f"GUESS: the query of ScaledObject {name}. It has to be requests/s of the whole service as they arrive, "
-            "not as they are answered.",
+            f"not as they are answered.{without if part.left_out else ''}",
         )
         draft.leave(
             f"spec.targets.{pool}.requestsPerSecond",

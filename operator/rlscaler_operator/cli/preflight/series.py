@@ -10,6 +10,7 @@ from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.learn import UTILIZATIONS
+from rlscaler_operator.sensing import fallbacks
 from rlscaler_operator.sensing.capacity import LOADED_PERCENT, NEEDED
 from rlscaler_operator.sensing.labels import EXPORTED, Labels
 from rlscaler_operator.sensing.measure import MEASURED, missing_signals
@@ -46,7 +47,7 @@ async def check_series(look: Look) -> list[Check]:
         return [Check(title, _text(answered["arrival_rate"]), "prometheus")]
     if look.outcome is None:
         return [Check(title, about="prometheus")]
-    checks = [Check(title, about="prometheus"), *_signals(look, await _labels_there(look))]
+    checks = [Check(title, about="prometheus"), *_signals(look, await _labels_there(look)), *_fallbacks(look)]
     if look.policy.spec.signal is None:
         checks.append(await _buckets(look))
     return [*checks, *_capacities(look)]
@@ -78,6 +79,14 @@ def _signals(look: Look, hint: str) -> Iterator[Check]:
         if hint and signal in ("arrival_rate", "p95_latency") and reading.reason == "SeriesAbsent":
             trouble = f"{trouble}; {hint}"
         yield Check(f"{signal} is known", trouble, signal, stops=signal in missing)
+
+
+def _fallbacks(look: Look) -> Iterator[Check]:
+    """Warn of constant sides of own queries, which are left out."""
+    for name, text in look.policy.subject.queries:
+        if left_out := fallbacks.measured(text).left_out:
+            title = f"spec.metrics.queries.{name} measures and assumes nothing"
+            yield Check(title, fallbacks.warning_of(name, left_out), "queries", stops=False)
 
 
 def _unit(look: Look, signal: str) -> str:
