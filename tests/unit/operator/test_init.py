@@ -135,3 +135,95 @@ async def test_a_client_that_reads_only_sends_no_write(method):
             await kube.request(method, "/apis/apps/v1/namespaces/a/deployments/b", {})
     finally:
         await kube.close()
+
+
+def hpa(*metrics, **spec):
+    body = {"scaleTargetRef": {"name": "chat"}, "maxReplicas": 9, "metrics": list(metrics), **spec}
+    return {"kind": "HorizontalPodAutoscaler", "metadata": {"name": "h"}, "spec": body}
+
+
+def resource(name, kind="Resource", **target):
+    body = {"name": name, "target": target} | ({"container": "app"} if kind == "ContainerResource" else {})
+    return {"type": kind, kind[0].lower() + kind[1:]: body}
+
+
+CPU = resource("cpu", type="Utilization", averageUtilization=55)
+OTHERS = [
+    resource("memory", type="AverageValue", averageValue="500Mi"),
+    resource("memory", type="Utilization", averageUtilization=70),
+    resource("cpu", type="AverageValue", averageValue="500m"),
+    {"type": "External", "external": {"metric": {"name": "queue_depth"}, "target": {"averageValue": "500m"}}},
+    {"type": "Pods", "pods": {"metric": {"name": "http_requests_per_second"}, "target": {"averageValue": "1500m"}}},
+    {"type": "Object", "object": {"metric": {"name": "hits"}, "describedObject": {"kind": "Ingress", "name": "i"}}},
+]
+
+
+@pytest.mark.parametrize("metric", OTHERS)
+def test_every_metric_of_an_hpa_is_taken_over_or_commented(metric):
+    text = drafted(seen(hpa(CPU, metric), gpus=0), two_pools=False).yaml()
+    assert yaml.safe_load(text)["spec"]["guards"] == {"targetUtilization": {"cpu": 55}}
+    assert text.count("NOT TAKEN OVER") == 1
+    body = metric[metric["type"].lower()]
+    assert f"metrics[1], {metric['type']}" in text
+    assert body.get("name", body.get("metric", {}).get("name")) in text.partition("apiVersion")[0]
+
+
+def test_what_of_an_hpa_counts_otherwise_is_commented():
+    for metrics, gpus, part in (
+        ([resource("cpu", "ContainerResource", averageUtilization=55)], 0, "not for app alone"),
+        ([CPU], 1, "the pool of GPUs"),
+        ([CPU, CPU], 0, "is set already"),
+        ([resource("cpu", averageUtilization=250)], 0, "at most 100, and 250"),
+    ):
+        draft = drafted(seen(hpa(*metrics), gpus=gpus), two_pools=False)
+        assert [part in text for text in draft.lost] == [True]
+    behavior = {"scaleDown": {"tolerance": "50m", "stabilizationWindowSeconds": 60}, "scaleUp": {"tolerance": 0.1}}
+    draft = drafted(seen(hpa(behavior=behavior)), two_pools=False)
+    assert draft.fields["spec.behavior"] == {"scaleDown": {"stabilizationWindowSeconds": 60}}
+    assert [text.split(":")[1].strip() for text in draft.lost] == [
+        "behavior.scaleDown.tolerance",
+        "behavior.scaleUp.tolerance",
+    ]
+
+
+def test_every_trigger_and_field_of_a_scaled_object_is_taken_over_or_commented():
+    query = {"serverAddress": "http://p:9090", "query": "sum(rate(a[1m]))", "threshold": "9"}
+    secret = {"customHeaders": "Authorization=Bearer S3CRET", "ignoreNullValues": "false", "namespace": "x"}
+    scaler = scaled_object(
+        triggers=[
+            {"type": "prometheus", "metadata": query | secret, "authenticationRef": {"name": "creds"}},
+            {"type": "prometheus", "metadata": query | {"query": "sum(queue)"}},
+            {"type": "cron", "metadata": {"start": "0 8 * * *", "desiredReplicas": "5"}},
+            {"type": "rabbitmq", "metadata": {"queueName": "q", "hostFromEnv": "H", "password": "S3CRET"}},
+            {"type": "cpu", "metricType": "Utilization", "metadata": {"value": "60"}},
+        ],
+        idleReplicaCount=0,
+        fallback={"failureThreshold": 3, "replicas": 4},
+        advanced={"scalingModifiers": {"formula": "a + b"}},
+    )
+    draft = drafted(seen(scaler, gpus=0), two_pools=False)
+    assert draft.fields["spec.guards.targetUtilization.cpu"] == 60
+    text = draft.yaml()
+    for part in (
+        "customHeaders",
+        "ignoreNullValues",
+        "namespace",
+        "creds",
+        "sum(queue)",
+        "desiredReplicas",
+        "rabbitmq",
+        "idleReplicaCount",
+        "fallback",
+        "formula",
+    ):
+        assert sum(part in lost for lost in draft.lost) == 1, part
+    assert "S3CRET" not in text
+    assert max(map(len, text.splitlines())) <= 120
+    parse(yaml.safe_load(text))
+
+
+def test_a_query_that_is_no_rate_is_commented():
+    trigger = {"type": "prometheus", "metadata": {"query": "sum(queue)", "threshold": "9"}}
+    draft = drafted(seen(scaled_object(triggers=[trigger])), two_pools=False)
+    assert "spec.metrics.queries.arrivalRate" not in draft.fields
+    assert ["`sum(queue)`, threshold 9" in text for text in draft.lost] == [True]

@@ -30,6 +30,8 @@ class Draft:
     fields: dict[str, Any] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
     """Reasons of the values, by path; a path without a value is left to its default or to be learned."""
+    lost: list[str] = field(default_factory=list)
+    """Sentences on what the present scaler has and the policy does not."""
 
     def set(self, path: str, value: Any, why: str = "") -> None:
         self.fields[path] = value
@@ -58,11 +60,12 @@ class Draft:
 
     def yaml(self) -> str:
         """Return the object as YAML with the notes as comments, each above its field."""
-        return "\n".join([*HEAD, *_lines(self.body(), self.notes, "", 0)]) + "\n"
+        lost = [line for text in self.lost for line in _comment(f"NOT TAKEN OVER: {text}", "")]
+        return "\n".join([*HEAD, *lost, *_lines(self.body(), self.notes, "", 0)]) + "\n"
 
     def json(self) -> str:
         """Return the object and the notes as JSON."""
-        return json.dumps({"policy": self.body(), "notes": self.notes}, indent=2) + "\n"
+        return json.dumps({"policy": self.body(), "notes": self.notes, "notTakenOver": self.lost}, indent=2) + "\n"
 
 
 def _lines(node: dict[str, Any], notes: dict[str, str], path: str, depth: int) -> list[str]:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
 from rlscaler_core.api.metrics import COUNT_TOKENS
 from rlscaler_core.api.targets import CPUTarget, GPUTarget
 from rlscaler_operator.cli.init.draft import Draft
+from rlscaler_operator.cli.init.scalers import take_over
 from rlscaler_operator.cli.preflight.room import devices
 from rlscaler_operator.cli.preflight.targets import cold_starts
 from rlscaler_operator.cluster.bodies import deployment_of_pod
 from rlscaler_operator.cluster.kube import Json
-from rlscaler_operator.sensing.fallbacks import REMEDY, measured
 
 IMAGES = {
     "vllm": "vllm",
@@ -72,7 +71,7 @@ def drafted(seen: Seen, two_pools: bool) -> Draft:
     if two_pools:
         _route(draft, seen, names)
     if seen.scaler is not None:
-        _from_scaler(draft, seen.scaler, pools[0])
+        take_over(draft, seen.scaler, pools[0])
     return draft
 
 
@@ -212,66 +211,4 @@ def _route(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
         draft.leave(
             "spec.placement",
             f"{len(matches)} HTTPRoutes have a backend of each pool: without httpRoute the weights are only published.",
-        )
-
-
-def _from_scaler(draft: Draft, scaler: Json, pool: str) -> None:
-    if scaler["kind"] == "ScaledObject":
-        _from_triggers(draft, scaler, pool)
-        advanced = (scaler["spec"].get("advanced") or {}).get("horizontalPodAutoscalerConfig") or {}
-        behavior = advanced.get("behavior")
-    else:
-        _from_metrics(draft, scaler, pool)
-        behavior = scaler["spec"].get("behavior")
-    if behavior:
-        rules = {way: _rules(behavior.get(way) or {}) for way in behavior if way in ("scaleUp", "scaleDown")}
-        if rules := {way: fields for way, fields in rules.items() if fields}:
-            source = f"{scaler['kind']} {scaler['metadata']['name']}"
-            draft.set("spec.behavior", rules, f"From {source}; see docs/behavior.md.")
-    else:
-        draft.leave(
-            "spec.behavior",
-            "None, as the scaler sets none. An HPA waits 300 s before it scales down; here the ceiling looks back over "
-            "guards.ceilingSeconds instead.",
-        )
-
-
-def _rules(rules: Mapping[str, Any]) -> dict[str, Any]:
-    known = ("stabilizationWindowSeconds", "selectPolicy", "policies")
-    return {name: rules[name] for name in known if rules.get(name) is not None}
-
-
-def _from_metrics(draft: Draft, hpa: Json, pool: str) -> None:
-    for metric in hpa["spec"].get("metrics") or ():
-        resource = metric.get("resource") or metric.get("containerResource") or {}
-        target = resource.get("target") or {}
-        if resource.get("name") == "cpu" and target.get("averageUtilization") and pool == "cpu":
-            value = min(int(target["averageUtilization"]), 100)
-            name = hpa["metadata"]["name"]
-            draft.set(f"spec.guards.targetUtilization.{pool}", value, f"From HorizontalPodAutoscaler {name}.")
-
-
-def _from_triggers(draft: Draft, scaled: Json, pool: str) -> None:
-    """Set address, query and threshold of KEDA's Prometheus trigger."""
-    triggers = [trigger for trigger in scaled["spec"].get("triggers") or () if trigger.get("type") == "prometheus"]
-    if not triggers:
-        return
-    metadata, name = triggers[0].get("metadata") or {}, scaled["metadata"]["name"]
-    if address := metadata.get("serverAddress"):
-        why = f"From ScaledObject {name}; the operator's administrator has to allow it. Left out: the operator's own."
-        draft.set("spec.metrics.prometheus.url", address, why)
-    query, threshold = metadata.get("query", ""), metadata.get("threshold", "")
-    if "rate(" in query:
-        part = measured(query)
-        without = f" Left out of it: `{part.left_out}`, which would pass for no load in an outage; {REMEDY}."
-        draft.set(
-            "spec.metrics.queries.arrivalRate",
-            part.promql.strip(),
-            f"GUESS: the query of ScaledObject {name}. It has to be requests/s of the whole service as they arrive, "
-            f"not as they are answered.{without if part.left_out else ''}",
-        )
-        draft.leave(
-            f"spec.targets.{pool}.requestsPerSecond",
-            f"ScaledObject {name} adds a replica for each {threshold}: what can a replica answer, in requests/s? "
-            "Left out it is learned while utilization is 50 % or more, and until then nothing is scaled down.",
         )
