@@ -154,11 +154,11 @@ TABLE = [
         policy(slo={"latencyMilliseconds": 60_000}, metrics={"service": "chat"}),
     ),
     Wrong(SIM.replace("{load}", "{counter}"), 2, ("counter.csv", "counter's raw value", "rate(...)"), SPEC),
-    Wrong(SIM.replace("{load}", "{there}"), 2, ("there.yaml:1", "time_s,requests_per_s", "rename or remove"), SPEC),
+    Wrong(SIM.replace("{load}", "{there}"), 2, ("there.yaml", "no bins below the header", "export the series again"), SPEC),
     Wrong(
         SIM,
         2,
-        ("spec.targets.gpu.requestsPerSecond", "neither set nor learned", "measure it and set it"),
+        ("spec.targets.gpu.requestsPerSecond", "neither set nor learned", "measure and set it"),
         policy(targets={"gpu": {"deployment": "chat-gpu", "maxReplicas": 8}}),
     ),
     Wrong(
