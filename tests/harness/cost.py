@@ -2,13 +2,15 @@
 
 A test that takes more than two seconds of CPU carries the marker `slow`, and `make test` leaves it out. Five seconds
 without the marker are a failure, so that the fast tier stays fast. CPU time, unlike wall time, does not grow with the
-number of processes that wait for the same core; what is left of the difference between machines is measured by a fixed
-piece of work when the session begins.
+number of processes that wait for the same core; the remaining difference between machines is measured by a fixed
+piece of work when the session begins. A test that happens to be the first to import a library or to compile a kernel
+is not judged, since another order of the tests would charge another one.
 """
 
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +27,9 @@ MARKERS = ("slow", "long", "chaos", "e2e")
 
 FOLDERS = ("unit", "property", "simulator")
 """Folders of `tests` whose unmarked tests `make test` runs; tests with a cluster have no limit."""
+
+IMPORTS = 50
+"""Modules that a test may import for the first time and be judged all the same."""
 
 SHOWN = 20
 """Number of tests in the list of the slowest."""
@@ -55,6 +60,9 @@ class CostPlugin:
     def __init__(self, slowness: float) -> None:
         self.limit = LIMIT * slowness
         self.begin = self.shared = 0.0
+        self.modules = 0
+        self.compiled = False
+        self.listens = False
         self.costs: dict[str, float] = {}
 
     @pytest.hookimpl(wrapper=True)
@@ -69,6 +77,23 @@ class CostPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
         self.begin, self.shared = cpu_seconds(), 0.0
+        self.modules, self.compiled = len(sys.modules), False
+        if "numba" in sys.modules and not self.listens:
+            self._listen()
+
+    def _listen(self) -> None:
+        """Note each compilation by numba; a kernel from its cache on disk is none."""
+        from numba.core import event
+
+        class Compilations(event.Listener):
+            def on_start(_, event: Any) -> None:  # noqa: N805
+                self.compiled = True
+
+            def on_end(_, event: Any) -> None:  # noqa: N805
+                pass
+
+        event.register("numba:compile", Compilations())
+        self.listens = True
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
@@ -77,7 +102,8 @@ class CostPlugin:
             own = cpu_seconds() - self.begin - self.shared
             report.user_properties.append(("cpu_seconds", own + self.shared))
             limited = item.nodeid.split("/")[1] in FOLDERS and not any(map(item.get_closest_marker, MARKERS))
-            if report.passed and limited and max(own, self.shared) > self.limit:
+            first = self.compiled or len(sys.modules) - self.modules > IMPORTS
+            if report.passed and limited and not first and max(own, self.shared) > self.limit:
                 report.outcome = "failed"
                 report.longrepr = (
                     f"{item.nodeid} took {own:.1f} s of CPU and its shared fixtures {self.shared:.1f} s, where "

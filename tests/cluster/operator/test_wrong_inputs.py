@@ -154,7 +154,9 @@ TABLE = [
         policy(slo={"latencyMilliseconds": 60_000}, metrics={"service": "chat"}),
     ),
     Wrong(SIM.replace("{load}", "{counter}"), 2, ("counter.csv", "counter's raw value", "rate(...)"), SPEC),
-    Wrong(SIM.replace("{load}", "{there}"), 2, ("there.yaml", "no bins below the header", "export the series again"), SPEC),
+    Wrong(
+        SIM.replace("{load}", "{there}"), 2, ("there.yaml", "no bins below the header", "export the series again"), SPEC
+    ),
     Wrong(
         SIM,
         2,
