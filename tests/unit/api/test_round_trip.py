@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,6 +64,7 @@ def scales_something(spec):
     return len({pool["deployment"] for pool in pools}) == len(pools) > len(zeros)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(specs.filter(scales_something))
 def test_spec_survives_the_way_to_the_api_server_and_back(spec):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -35,6 +36,7 @@ def test_a_smoothed_load_hides_a_short_peak():
     assert smooth.peaks[0].max() < 20
 
 
+@pytest.mark.slow
 def test_foresight_costs_less_than_a_constant_and_is_rarely_late():
     rate = np.full((1, 600), 10.0)
     rate[:, 300:400] = 60.0

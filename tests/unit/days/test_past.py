@@ -23,6 +23,7 @@ def chosen(name: str, settings: dict[str, dict]) -> Chosen:
     return Chosen(name, name, "tuned", lambda many, rate: tunable.controllers(many, rate, 1), settings)
 
 
+@pytest.mark.slow
 def test_constant_replicas_are_the_cheapest_that_carry_the_tune_days_of_each_load():
     tune = two_loads()
     static = cheapest_static(tune)
@@ -35,6 +36,7 @@ def test_constant_replicas_are_the_cheapest_that_carry_the_tune_days_of_each_loa
         assert j[1] <= other[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["hpa", "rule"])
 def test_what_is_tuned_is_at_least_as_good_as_its_default_on_the_days_that_it_was_tuned_on(name: str):
     tune = two_loads()
@@ -46,6 +48,7 @@ def test_what_is_tuned_is_at_least_as_good_as_its_default_on_the_days_that_it_wa
     assert set(found.settings) == {"a", "b"}
 
 
+@pytest.mark.slow
 def test_a_load_that_is_tuned_beside_others_gets_what_it_gets_alone(monkeypatch: pytest.MonkeyPatch):
     tune = two_loads()
     together = tuned("hpa", tune, trials=16).settings
@@ -54,6 +57,7 @@ def test_a_load_that_is_tuned_beside_others_gets_what_it_gets_alone(monkeypatch:
     assert tuned("hpa", tune.take(np.array([0, 2])), trials=16).settings["a"] == together["a"]
 
 
+@pytest.mark.slow
 def test_days_of_other_intervals_are_played_together_as_alone():
     days = two_loads()
     default = TUNABLE["rule"].default
@@ -64,6 +68,7 @@ def test_days_of_other_intervals_are_played_together_as_alone():
         np.testing.assert_array_equal(j[rows], alone)
 
 
+@pytest.mark.slow
 def test_settings_as_they_come_are_the_contender_as_it_comes():
     days = two_loads()
     hpa = chosen("hpa", dict.fromkeys("ab", TUNABLE["hpa"].default)).play(days)

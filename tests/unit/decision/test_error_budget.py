@@ -186,6 +186,7 @@ def test_rows_do_not_touch_and_inputs_stay_as_they_are():
         state = together
 
 
+@pytest.mark.slow
 def test_the_rule_holds_more_where_a_late_request_is_worth_more():
     draw, spec, state = np.random.default_rng(5), params(), initial_state(1, 1)
     recent, calendar = state.load_recent, state.load_calendar

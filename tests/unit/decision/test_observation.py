@@ -45,6 +45,7 @@ def named(row: np.ndarray) -> dict[str, float]:
     return dict(zip(OBSERVATIONS, row[0].tolist(), strict=True))
 
 
+@pytest.mark.slow
 def test_a_network_is_shown_the_forecast_of_the_rule_that_it_stands_on() -> None:
     contract = Manifest(name="x", learned=LearnedPrices(late_price=0.5, caution=0.2, jump_caution=0.15)).contract
     params = make_params(1, requests_per_second=(20, 4))

@@ -44,6 +44,7 @@ def played(loads, unit=LoadUnit.REQUESTS, factor=1.0, actor=None):
     return seen, outcome
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.integers(0, 200), min_size=4, max_size=20))
 def test_a_load_in_tokens_decides_as_the_same_load_in_requests(loads):

@@ -43,6 +43,7 @@ def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) ->
     assert png_size(tmp_path / "timeline.png")[0] == 1760
 
 
+@pytest.mark.slow
 def test_drawing_the_stored_timeline_gives_the_same_picture(tmp_path: Path) -> None:
     records = made_up_run()
     draw(records, tmp_path / "a.png").write(tmp_path / "timeline.csv")
@@ -64,6 +65,7 @@ def test_the_subtitle_gives_the_share_that_missed_the_slo() -> None:
     assert "40.0% failed or over 1000 ms" in subtitle(summarise(make_records()))
 
 
+@pytest.mark.slow
 def test_gpu_hours_and_lateness_of_the_run_and_of_what_is_beside_it_are_said(tmp_path: Path) -> None:
     records = made_up_run()
     timeline, summary = draw(records, tmp_path / "alone.png"), summarise(records)

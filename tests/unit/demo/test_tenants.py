@@ -58,6 +58,7 @@ def test_policies_and_budget_are_valid_and_the_budget_selects_each_tenant_once()
         assert [one.name for one in budget.members if one.selects(tenant.namespace, labels)] == [tenant.name]
 
 
+@pytest.mark.slow
 def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None:
     write_records(tmp_path, "hpa", held=1, latency_ms=1500, waiting=1)
     write_records(tmp_path, "max-min", held=2, latency_ms=500)

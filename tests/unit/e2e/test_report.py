@@ -25,6 +25,7 @@ def played(out: Path, patterns: list[str], contenders: list[str]) -> list[Play]:
     return plays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("patterns", "contenders"), [SMALLEST, LARGEST, (["spike"], ["rl", "hpa"])])
 def test_title_legend_and_panels_are_whole_and_apart(
     tmp_path: Path, patterns: list[str], contenders: list[str]

@@ -10,6 +10,7 @@ from rlscaler_rl.simulation.scenario import nominal
 from rlscaler_rl.training.objective import interval_reward
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["slo_cost", "performance_cost"])
 def test_the_reward_is_the_simulators(objective):
     scenarios = nominal(["spike"], [3], 300, 30.0)

@@ -117,6 +117,7 @@ def service(policy_body):
     return lambda name="chat", **spec: Service(registry, policy_body, name, **spec)
 
 
+@pytest.mark.slow
 def test_idle_replicas_are_a_cost_that_the_policy_would_save(service):
     wasteful = service(replicas=(8, 8))
     world = World(wasteful)
@@ -142,6 +143,7 @@ def test_too_few_replicas_are_late_where_the_policy_would_have_scaled(service):
     assert today.late < 0.05 * today.requests
 
 
+@pytest.mark.slow
 def test_an_acting_policy_is_held_against_a_service_that_follows_the_hpa_formula(service):
     acting = service(mode="Auto")
     world = World(acting)
@@ -174,6 +176,7 @@ def test_replicas_that_leave_most_requests_late_are_demoted_within_hours(service
     assert (outcome.decision.desired >= stuck.replicas).all()
 
 
+@pytest.mark.slow
 def test_without_calibration_nobody_is_demoted(service):
     stuck = service(mode="Auto", replicas=(1, 0))
     world = World(stuck)
@@ -196,6 +199,7 @@ def test_a_demoted_policy_never_falls_before_the_first_good_sample(service):
     assert decision.flags[0] & Flag.FALLBACK
 
 
+@pytest.mark.slow
 def test_a_new_process_goes_on_where_the_status_stands(service, policy_body):
     first = service(replicas=(8, 8))
     world = World(first)

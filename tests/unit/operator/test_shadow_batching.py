@@ -165,6 +165,7 @@ def counts(made: Comparison) -> bool:
     return is_calibrated(made.day(np.array(sums)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("utilization", [0.06, 0.3, 0.6])
 @pytest.mark.parametrize("server", [SLEEPER, DECODER, LONG_ANSWERS], ids=["sleeper", "decoder", "long answers"])
 def test_evidence_counts_where_the_capacity_is_right(made: Comparison, server: Server, utilization: float) -> None:
@@ -174,6 +175,7 @@ def test_evidence_counts_where_the_capacity_is_right(made: Comparison, server: S
     assert counts(made), (made.measured, made.times)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", [SLEEPER, DECODER], ids=["sleeper", "decoder"])
 def test_evidence_counts_over_a_day_of_low_and_high_load(made: Comparison, server: Server) -> None:
     seconds = WINDOWS * WINDOW_SECONDS

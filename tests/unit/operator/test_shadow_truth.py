@@ -65,6 +65,7 @@ class Shadow:
         return 100 * counted.late / counted.requests, counted.cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pattern", ["spike", "periodic", "random"])
 @pytest.mark.parametrize("shadowed", [Rule(), None], ids=["policy beside the formula", "formula beside the policy"])
 def test_shadow_tells_what_happens_when_it_acts(pattern, shadowed):

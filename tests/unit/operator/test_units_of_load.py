@@ -148,6 +148,7 @@ def evidence(service, requests, rate, hours=1, **spec):
     return [day.to_dict() for day in latest(shadow, one).evidence]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [30.0, 42.0, 60.0])
 def test_evidence_of_a_load_in_tokens_is_that_of_its_requests(service, rate):
     """Costs, requests and late ones: what is late is a request, whatever the load is counted in."""

@@ -81,6 +81,7 @@ def test_a_difference_has_an_interval_where_there_are_two_seeds() -> None:
     assert paired(np.array([0.1, 0.3])) == "+0.20 [-1.07, +1.47]"
 
 
+@pytest.mark.slow
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
     said: list[str] = []
@@ -97,6 +98,7 @@ def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert "| 3 | twin |" in compared(Policy.EE, rows)
 
 
+@pytest.mark.slow
 def test_training_seeds_that_disagree_widen_the_interval() -> None:
     alike = {"alike": [rule("best-fit"), rule("best-fit")], "apart": [rule("best-fit"), rule("pack")]}
     rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3, say=lambda text: None)}
