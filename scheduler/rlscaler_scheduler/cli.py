@@ -70,6 +70,7 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 )
 @click.option("--balance", type=click.Choice(["requests", "use"]), help="Quantity that the rule of LB balances.")
 @click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
+@click.option("--largest-call-mib", type=float, help="Mebibytes of the longest call that is read; 4 without it.")
 @click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
 @click.option(
     "--decision-log-inputs", is_flag=True, default=None, help="Write the inputs of `scheduler replay` into each line."

@@ -35,9 +35,17 @@ _INDEX = re.compile(r"\d{1,4}", re.ASCII)
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
-@lru_cache(maxsize=4096)
+LONGEST_QUANTITY = 64
+"""Characters of a quantity; a longer text takes long to read, and would be kept."""
+
+
 def amount(text: str) -> float:
     """A quantity such as 250m or 4Gi, at most `LARGEST`; NaN for any other text."""
+    return _amount(text) if len(text) <= LONGEST_QUANTITY else math.nan
+
+
+@lru_cache(maxsize=4096)
+def _amount(text: str) -> float:
     try:
         value = float(parse_quantity(text))
     except (ValueError, ArithmeticError):
@@ -134,7 +142,7 @@ def pod_facts(pod: Json, resources: Resources) -> PodFacts:
     """Read a Pod of the API; requests are counted as kube-scheduler does."""
     metadata, spec = pod["metadata"], pod.get("spec") or {}
     annotations = metadata.get("annotations") or {}
-    requests = _requests(spec)
+    requests = _requests(spec, {"cpu", "memory", *resources})
     milli = requests.get(resources.gpu_milli, 0.0)
     whole = int(min(requests.get(resources.gpu, 0.0), LARGEST))
     gpus = whole or (max(int(milli // WHOLE_GPU), 1) if milli else 0)
@@ -190,13 +198,16 @@ def ended(pod: Json) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
-def _requests(spec: Json) -> dict[str, float]:
-    """Containers and sidecars together, or an init container with the sidecars before it where that is more."""
-    total = _added(container for container in spec.get("containers") or ())
+def _requests(spec: Json, names: set[str]) -> dict[str, float]:
+    """Containers and sidecars together, or an init container with the sidecars before it where that is more.
+
+    Only of the named resources: a pod may have thousands of others.
+    """
+    total = _added(spec.get("containers") or (), names)
     sidecars: dict[str, float] = {}
     peak: dict[str, float] = {}
     for container in spec.get("initContainers") or ():
-        now = _added([container])
+        now = _added([container], names)
         if container.get("restartPolicy") == "Always":
             sidecars = _sum(sidecars, now)
             now = sidecars
@@ -206,18 +217,21 @@ def _requests(spec: Json) -> dict[str, float]:
     total = _sum(total, sidecars)
     total = {name: max(total.get(name, 0.0), peak.get(name, 0.0)) for name in {*total, *peak}}
     # What the pod asks for as a whole takes the place of what its containers ask for.
-    of_pod = _added([spec])
+    of_pod = _added([spec], names)
     total |= {name: value for name, value in of_pod.items() if name in ("cpu", "memory")}
-    overhead = {name: _or_zero(amount(str(value))) for name, value in (spec.get("overhead") or {}).items()}
+    overhead = {
+        name: _or_zero(amount(str(value))) for name, value in (spec.get("overhead") or {}).items() if name in names
+    }
     return _sum(total, overhead)
 
 
-def _added(containers: Iterable[Json]) -> dict[str, float]:
+def _added(containers: Iterable[Json], names: set[str]) -> dict[str, float]:
     """Requests of all that have `resources`: containers, or a pod that has them as a whole."""
     total: dict[str, float] = {}
     for container in containers:
         for name, value in ((container.get("resources") or {}).get("requests") or {}).items():
-            total[name] = total.get(name, 0.0) + _or_zero(amount(str(value)))
+            if name in names:
+                total[name] = total.get(name, 0.0) + _or_zero(amount(str(value)))
     return total
 
 

@@ -47,7 +47,8 @@ class Records:
         )
         self.declined = Counter(
             "rlscaler_scheduler_declined_total",
-            "Calls that were answered without an opinion, by reason: busy, not_ready, other_scheduler, invalid, fault.",
+            "Calls that were answered without an opinion, by reason: busy, not_ready, other_scheduler, too_large, "
+            "invalid, fault.",
             ("reason",),
             registry=self.registry,
         )

@@ -22,7 +22,9 @@ from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.connections import api_configuration
+from rlscaler_scheduler.door import LIMITS, Door, listen
 from rlscaler_scheduler.extender import Call, InvalidCallError
+from rlscaler_scheduler.intake import MEBI, Intake, RefusedError, check_json
 from rlscaler_scheduler.objects import PodFacts, Resources, as_pods
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.records import Records
@@ -34,12 +36,8 @@ from rlscaler_scheduler.wire import Question, Rosters, answer
 
 log = logging.getLogger("rlscaler.scheduler")
 
-LARGEST_CALL = 64 * 2**20
-"""Bytes of a call: 5,000 whole nodes are some 40 MB, their names 150 kB."""
-
-
-LONGEST_READ_SECONDS = 5.0
-"""Seconds within which a caller must have sent its call; a call that never ends holds up no other."""
+LARGEST_OVERRIDE = 64 * 1024
+"""Bytes of an override."""
 
 NOT_READY, OTHER_SCHEDULER = "not_ready", "other_scheduler"
 """Reasons to have no opinion."""
@@ -95,11 +93,12 @@ class Server:
         if settings.token_file and not self._token:
             raise SchedulerError(f"{settings.token_file}: is empty; write a token into it, or leave --token-file out")
         self.rosters = Rosters()
+        self.intake = Intake(int(settings.largest_call_mib * MEBI))
         self._busy = 0
 
     def application(self) -> web.Application:
         """All routes."""
-        app = web.Application(client_max_size=LARGEST_CALL)
+        app = web.Application(client_max_size=LARGEST_OVERRIDE)
         app.add_routes(
             [
                 web.post("/filter", self.filter),
@@ -118,6 +117,7 @@ class Server:
     async def _close(self, application: web.Application) -> None:
         del application
         self.records.close()
+        self.intake.close()
 
     def not_ready(self) -> str:
         """Why there are no suggestions yet; empty = there are."""
@@ -141,6 +141,7 @@ class Server:
         return await self._answer(request, "score", lambda body: Question(body, self.cache.resources), self._score)
 
     def _call(self, body: bytes) -> Call:
+        check_json(body)
         return Call(json.loads(body), self.cache.resources)
 
     def _filter(self, call: Call, declined: str) -> web.Response:
@@ -194,15 +195,17 @@ class Server:
         # Calls that are still being read count too: they hold memory.
         self._busy += 1
         try:
-            async with asyncio.timeout(LONGEST_READ_SECONDS):
-                body = await request.read()
-            call = read(body)
-            reason = self._declines(call.facts)
-            if reason:
-                self.records.declined.labels(reason).inc()
-            return answer_to(call, reason)
+            async with self.intake.body(request) as body:
+                call = await self.intake.read(read, body)
+                reason = self._declines(call.facts)
+                if reason:
+                    self.records.declined.labels(reason).inc()
+                return answer_to(call, reason)
         except TimeoutError:
             return web.json_response({"error": "the call was not sent whole"}, status=408)
+        except RefusedError as error:
+            self.records.declined.labels(error.reason).inc()
+            return web.json_response({"error": str(error)}, status=error.status)
         except (InvalidCallError, json.JSONDecodeError, UnicodeDecodeError) as error:
             self.records.declined.labels("invalid").inc()
             return web.json_response({"error": str(error)}, status=400)
@@ -257,11 +260,16 @@ class Server:
         if not hmac.compare_digest(given.encode(errors="surrogateescape"), self._token.encode()):
             return web.json_response({"error": "send the token as `Authorization: Bearer TOKEN`"}, status=401)
         try:
-            wanted = Override.model_validate_json(await request.read())
+            async with self.intake.body(request, LARGEST_OVERRIDE) as body:
+                wanted = Override.model_validate_json(body)
             self.suggester.overrides.put(wanted)
         except ValidationError as error:
             faults = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'body'}: {e['msg']}" for e in error.errors())
             return web.json_response({"error": faults}, status=400)
+        except TimeoutError:
+            return web.json_response({"error": "the override was not sent whole"}, status=408)
+        except RefusedError as error:
+            return web.json_response({"error": str(error)}, status=error.status)
         except ValueError as error:
             return web.json_response({"error": str(error)}, status=409)
         return web.json_response({"overrides": self.suggester.overrides.shown()})
@@ -295,16 +303,18 @@ async def run(settings: Settings) -> None:
     server = Server(settings)
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(client.ApiClient(await api_configuration(settings.kubeconfig)))
-        runner = web.AppRunner(server.application(), access_log=None)
+        runner = web.AppRunner(server.application(), access_log=None, **LIMITS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, settings.host, settings.port)
         try:
-            await site.start()
+            listener = stack.enter_context(listen(settings.host, settings.port))
         except OSError as error:
             raise SchedulerError(f"{settings.host}:{settings.port}: {error.strerror}; choose another --port") from error
-        log.info("listening on %s:%d", settings.host, runner.addresses[0][1])
+        log.info("listening on %s:%d", settings.host, listener.getsockname()[1])
+        assert runner.server is not None
+        door = Door(runner.server, lambda _: False)
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(door.serve(listener))
             for follower in followers(api, server.cache, server.suggester):
                 tasks.create_task(follower.run())
             tasks.create_task(server.suggester.node_metrics.run())

@@ -93,6 +93,10 @@ class Settings(BaseSettings):
     most_waiting: int = Field(default=64, ge=1)
     """Calls of kube-scheduler under way at once; further ones are answered at once, without an opinion."""
 
+    largest_call_mib: float = Field(default=4.0, gt=0, le=256)
+    """Mebibytes of a call of kube-scheduler; a longer one is refused with 413. 4 are names of 100,000 nodes, or some
+    hundred whole nodes; the server needs up to 50 times as much memory while it reads one."""
+
     assumed_seconds: float = Field(default=30.0, gt=0)
     """Seconds for which a node counts as holding a suggested pod, until the API server says where the pod is."""
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from rlscaler_core.placement.types import Int
 from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.extender import InvalidCallError
+from rlscaler_scheduler.extender import MOST_NODES, InvalidCallError, check_names, check_pod
+from rlscaler_scheduler.intake import check_json
 from rlscaler_scheduler.objects import MEBI, PodFacts, Resources, pod_facts
 from rlscaler_scheduler.suggest import Counted
 
@@ -30,6 +31,9 @@ HEADER = struct.Struct("<4sIQIII")
 
 ROW = np.dtype([("number", "<u4"), ("pods", "<u4"), ("cpu_milli", "<i8"), ("memory", "<i8")])
 """One node: its number in the roster, and kube-scheduler's count there, assumed pods included (memory in bytes)."""
+
+MOST_NAMES = 4 * MOST_NODES
+"""Most names in all rosters together; those that were not used for longest are forgotten."""
 
 ROSTERS = 64
 """Most rosters in memory: one for each profile of each kube-scheduler that asks, and some that are no longer used."""
@@ -47,12 +51,17 @@ class Question:
                     f"the question begins with {magic!r} and not with {MAGIC!r}: the plugin and the suggestion server "
                     "are of different releases; use those of one"
                 )
+            if count > MOST_NODES:
+                raise InvalidCallError(f"the question is about {count} nodes; at most {MOST_NODES} are scored")
             end = HEADER.size + count * ROW.itemsize
             if len(body) != end + names + about:
                 raise InvalidCallError(f"the question has {len(body)} bytes, its header says {end + names + about}")
             self.table: NDArray[np.void] = np.frombuffer(body, ROW, count, HEADER.size)
             self.names: Sequence[str] = body[end : end + names].decode().split("\n") if names else ()
+            check_names(self.names)
+            check_json(body[end + names :])
             self.facts: PodFacts = pod_facts(json.loads(body[end + names :]), resources)
+            check_pod(self.facts)
         except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidCallError(f"not a question of the score plugin ({error!r})") from error
 
@@ -85,11 +94,13 @@ class Rosters:
         held = self._held.pop(question.roster, None) or _Roster([], np.zeros(0, np.int64), -1)
         if len(held.names) < question.sent:
             return None
+        if question.sent + len(question.names) > MOST_NAMES:
+            raise InvalidCallError(f"a roster has more than {MOST_NAMES} names: begin a new one")
         if question.names or held.version != cache.version or len(held.names) != question.sent:
             held.names[question.sent :] = question.names
             held.rows, held.version = cache.rows_of(held.names), cache.version
         self._held[question.roster] = held
-        while len(self._held) > ROSTERS:
+        while len(self._held) > ROSTERS or sum(len(roster.names) for roster in self._held.values()) > MOST_NAMES:
             del self._held[next(iter(self._held))]
         numbers = question.table["number"]
         if len(numbers) and numbers.max() >= len(held.rows):

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler import cache as cache_module
-from rlscaler_scheduler import server as server_module
+from rlscaler_scheduler import intake
 from rlscaler_scheduler.annotations import wishes
 from rlscaler_scheduler.objects import LARGEST, PodFacts, amount, node_facts, number, pod_facts
 from rlscaler_scheduler.overrides import Override, Overrides
@@ -151,7 +151,7 @@ async def test_limits_of_namespaces_are_known_before_the_server_is_ready() -> No
 
 
 async def test_calls_that_are_never_sent_whole_hold_up_no_limit(monkeypatch) -> None:
-    monkeypatch.setattr(server_module, "LONGEST_READ_SECONDS", 0.5)
+    monkeypatch.setattr(intake, "LONGEST_READ_SECONDS", 0.5)
     server = server_of(node("a", latency="99"), node("b", latency="99"), most_waiting=1)
     async with TestClient(TestServer(server.application())) as client:
         head = b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
