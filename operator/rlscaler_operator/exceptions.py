@@ -48,6 +48,12 @@ class KubeError(OperatorError):
         self.status = status
 
 
+class FenceError(OperatorError):
+    """Raised where the operator failed for one policy outside of its tick; the message says in which work."""
+
+    reason = "InternalError"
+
+
 class LeaseLostError(OperatorError):
     """Raised where the lease is not held, or ends before a write could finish."""
 

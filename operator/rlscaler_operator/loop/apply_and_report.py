@@ -12,7 +12,7 @@ from rlscaler_operator.actuation.drain import Need, resumed
 from rlscaler_operator.actuation.pod_sizes import Sizer, in_place
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.exceptions import SpecInvalidError
+from rlscaler_operator.exceptions import FenceError, SpecInvalidError
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.reporter import Reporter
@@ -73,22 +73,30 @@ class Reconciler:
         """Write and report for one policy; its failure stays its own, and so does its slowness."""
         try:
             async with asyncio.timeout(self._settings.policy_deadline_seconds):
-                fine = await self._apply_and_report(policy, outcome, error)
-        except SpecInvalidError:
-            await self.report_idle(policy)
-            fine = True
+                try:
+                    fine = await self._apply_and_report(policy, outcome, error)
+                except SpecInvalidError:
+                    await self.report_idle(policy)
+                    fine = True
         except TimeoutError:
             log.error("%s/%s: not done within policyDeadlineSeconds", *policy.key)
             fine = False
-        except Exception:
+        except Exception as failure:
             log.exception("%s/%s: the report failed", *policy.key)
+            self._report_failure(policy, failure)
             fine = False
         if fine:
             policy.timing.breaker.succeeded()
         else:
-            self._reporter.unfinished(policy, outcome)
-            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
+            # First the breaker: nothing below may keep a policy that fails from its pause.
             policy.timing.breaker.failed(time.monotonic())
+            self._metrics.of(*policy.key).add(self._metrics.errors, 1)
+            self._reporter.unfinished(policy, outcome)
+
+    def _report_failure(self, policy: Policy, failure: Exception) -> None:
+        """Report the failure of a report itself, by its condition alone."""
+        findings = Findings(mode="Auto", problems=[_internal(failure)])
+        self._reporter.report(policy, findings, None, None, {}, None)
 
     async def _apply_and_report(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:
         """Diagnose, write and report; return False where something failed that is not the user's to correct."""
@@ -103,8 +111,10 @@ class Reconciler:
         # A promotion that came during the diagnosis waits for the next one: that one looks for conflicts.
         may = findings.acts and writes(policy.spec.mode, policy.promotion.status) and findings.other is None
         if error is not None:
-            log.error("%s/%s: the tick failed", *policy.key, exc_info=error)
-            findings.problems.insert(0, Problem("InternalError", f"the operator failed: {error!r}"))
+            # One traceback for a row of failures: a policy that fails for good would fill the log.
+            again = policy.timing.breaker.failures > 0
+            log.error("%s/%s: the tick failed: %s", *policy.key, error, exc_info=None if again else error)
+            findings.problems.insert(0, _internal(error))
         elif outcome is not None and outcome.decision is not None:
             made_from = seen
             policy.decision.state = outcome.state
@@ -159,3 +169,7 @@ class Reconciler:
         findings = await self._diagnostician.diagnose(policy, None)
         findings.warnings += await self._sizer.withdraw(policy)
         self._reporter.report(policy, findings, None, None, {}, None)
+
+
+def _internal(error: Exception) -> Problem:
+    return Problem("InternalError", str(error) if isinstance(error, FenceError) else f"the operator failed: {error!r}")

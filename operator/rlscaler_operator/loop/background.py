@@ -22,6 +22,8 @@ class Background:
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
+        self.failed: Callable[[Policy, Exception], None] | None = None
+        """Called for each policy of a task that failed."""
         self.wake = asyncio.Event()
         """Set when the engine's loop has to look at the policies again."""
         self.next_look = math.inf
@@ -39,7 +41,10 @@ class Background:
             for policy in policies:
                 policy.timing.busy -= 1
             if not done.cancelled() and (error := done.exception()) is not None:
-                log.error("a tick failed", exc_info=error)
+                log.error("a task of %d policies failed", len(policies), exc_info=error)
+                if self.failed is not None and isinstance(error, Exception):
+                    for policy in policies:
+                        self.failed(policy, error)
             # A busy policy was left out of the loop's last look, and may be due before the next one.
             if any(self._is_due_before_next_look(policy) for policy in policies):
                 self.wake.set()

@@ -72,6 +72,9 @@ class NodeCounter:
             counts = await self.count(budget, nodes, resources)
         except (OperatorError, TimeoutError) as error:
             counts = dict.fromkeys(resources, f"{error or 'the API server did not answer in time'}")
+        except Exception as error:
+            log.exception("RLScalingBudget %s: its nodes cannot be counted", budget.name)
+            counts = dict.fromkeys(resources, f"a node or pod cannot be read: {error!r}; correct the object")
         for name, counted in counts.items():
             budget.count_errors.pop(name, None)
             if isinstance(counted, str):

@@ -22,6 +22,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Background
+from rlscaler_operator.loop.fence import Fence
 from rlscaler_operator.loop.prepare import Preparer
 from rlscaler_operator.loop.sense import Sensing
 from rlscaler_operator.loop.shared_budgets import SharedBudgets
@@ -50,6 +51,20 @@ CROWDED_SECONDS = 5.0
 STOP_SECONDS = 2.0
 
 
+@dataclass(slots=True)
+class _Look:
+    """One look at all policies, at the monotonic time `now`."""
+
+    now: float
+    due: list[tuple[Policy, Access, Schedule, Due]] = field(default_factory=list)
+    evenly: float = 0.0
+    """Actions per tick on an even spread."""
+    soonest: float = math.inf
+    """When the next waiting policy is due."""
+    decided: int = 0
+    """Policies for which something was decided."""
+
+
 @dataclass(eq=False)
 class Engine:
     """Runs all policies of the shards whose Leases this process holds. `loop.wiring.build_engine` makes its parts."""
@@ -57,6 +72,7 @@ class Engine:
     settings: Settings
     shards: Shards
     background: Background
+    fence: Fence
     metrics: Metrics
     limiter: ConcurrencyLimiter
     cache: WatchCache
@@ -135,7 +151,7 @@ class Engine:
                 self.metrics.policies.set(len(self.registry))
                 self.background.next_look = self._launch_due() if self.acting else math.inf
                 if self.acting:
-                    self.budgets.share()
+                    self.fence.without_policy("share budgets", self.budgets.share)
                 await self._sleep()
         finally:
             await self.background.stop(STOP_SECONDS)
@@ -152,8 +168,10 @@ class Engine:
             self.metrics.keep(lambda key: self.shards.shard(key) in self.acting)
         if new:
             self._terms |= self.acting
-            number = self.registry.adopt_again(lambda key: self.shards.shard(key) in new)
-            log.info("acting for shards %s: %d policies", sorted(new), number)
+            policies = [policy for policy in self.registry if self.shards.shard(policy.key) in new]
+            for policy in policies:
+                self.fence.run(policy, "take it over", self.registry.adopt, policy)
+            log.info("acting for shards %s: %d policies", sorted(new), len(policies))
 
     def _launch_due(self) -> float:
         """Launch the due ticks; return when the next waiting policy is due, on the monotonic clock, or inf."""
@@ -161,51 +179,52 @@ class Engine:
         if self.limiter.crowded and now < self._launched_at + CROWDED_SECONDS:
             # What would be decided now could not be written before those that wait.
             return self._launched_at + CROWDED_SECONDS
-        due, evenly, soonest = self._collect_due(now)
-        if due:
+        look = self._collect_due(now)
+        if look.due:
             self._launched_at = now
         batches: dict[Access, list[DuePolicy]] = defaultdict(list)
-        now_due = spread([(schedule, what) for *_, schedule, what in due], evenly)
-        for (policy, access, *_), what in zip(due, now_due, strict=True):
+        now_due = spread([(schedule, what) for *_, schedule, what in look.due], look.evenly)
+        for (policy, access, *_), what in zip(look.due, now_due, strict=True):
             batches[access].append((policy, what))
         for access, batch in batches.items():
             self.background.launch([policy for policy, _ in batch], self.ticker.tick_batch(access, batch))
-        return soonest
+        return look.soonest
 
-    def _collect_due(self, now: float) -> tuple[list[tuple[Policy, Access, Schedule, Due]], float, float]:
-        """Return the due policies, the actions per tick on an even spread, and when the next policy is due.
+    def _collect_due(self, now: float) -> _Look:
+        """Return the due policies.
 
         A policy that needs no tick, because it is being deleted or does not run, is launched at once.
         """
-        due: list[tuple[Policy, Access, Schedule, Due]] = []
-        soon, soonest = now + self.settings.gather_seconds, math.inf
-        decided, evenly = 0, 0.0
+        look = _Look(now)
         for policy in self.registry:
-            if self.shards.shard(policy.key) not in self.acting:
-                continue
-            timing = policy.timing
-            decided += bool(policy.decision.desired)
-            evenly += timing.schedule.share if timing.schedule is not None else 0.0
-            # A tick or write under way ends first; its end wakes the loop.
-            if timing.busy or timing.breaker.until > now:
-                continue
-            if policy.observed.deleting:
-                self.background.launch([policy], self.deletion.run(policy))
-            elif not policy.running:
-                timing.schedule = policy.decision.state = None
-                if self.reporter.stale(policy, now):
-                    self.background.launch([policy], self.reconciler.report_idle(policy))
-            elif timing.schedule is not None and timing.schedule.next() > soon:
-                soonest = min(soonest, timing.schedule.next())
-            elif (what := self._due(policy, now)) is not Due.NOTHING and timing.schedule is not None:
-                access = self.sensing.access(policy)
-                if access is None or self.actors.pending(policy) or self.sensing.sources.busy(access):
-                    soonest = now
-                    continue
-                self.metrics.late(now - timing.schedule.next())
-                due.append((policy, access, timing.schedule, what))
-        self.metrics.decided.set(decided)
-        return due, evenly, soonest
+            if self.shards.shard(policy.key) in self.acting:
+                self.fence.run(policy, "see whether it is due", self._look_at, policy, look)
+        self.metrics.decided.set(look.decided)
+        return look
+
+    def _look_at(self, policy: Policy, look: _Look) -> None:
+        """Add a policy to the due ones, or launch the task that it needs."""
+        timing, now = policy.timing, look.now
+        look.decided += bool(policy.decision.desired)
+        look.evenly += timing.schedule.share if timing.schedule is not None else 0.0
+        # A tick or write under way ends first; its end wakes the loop.
+        if timing.busy or timing.breaker.until > now:
+            return
+        if policy.observed.deleting:
+            self.background.launch([policy], self.deletion.run(policy))
+        elif not policy.running:
+            timing.schedule = policy.decision.state = None
+            if self.reporter.stale(policy, now):
+                self.background.launch([policy], self.reconciler.report_idle(policy))
+        elif timing.schedule is not None and timing.schedule.next() > now + self.settings.gather_seconds:
+            look.soonest = min(look.soonest, timing.schedule.next())
+        elif (what := self._due(policy, now)) is not Due.NOTHING and timing.schedule is not None:
+            access = self.sensing.access(policy)
+            if access is None or self.actors.pending(policy) or self.sensing.sources.busy(access):
+                look.soonest = now
+                return
+            self.metrics.late(now - timing.schedule.next())
+            look.due.append((policy, access, timing.schedule, what))
 
     def _due(self, policy: Policy, now: float) -> Due:
         interval, sense = float(policy.spec.interval_seconds), float(policy.spec.sense_seconds)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.references import References
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.loop.fence import Fence
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, access_of, own_access
 from rlscaler_operator.sensing.answer import Bounds
@@ -48,9 +49,15 @@ class Sensing:
     """Sends the queries of policies, and remembers the policies whose own queries are slow."""
 
     def __init__(
-        self, settings: Settings, cache: WatchCache, registry: Registry, metrics: Metrics, secrets: References[Secret]
+        self,
+        settings: Settings,
+        cache: WatchCache,
+        registry: Registry,
+        metrics: Metrics,
+        secrets: References[Secret],
+        fence: Fence,
     ) -> None:
-        self._settings, self._cache, self._registry = settings, cache, registry
+        self._settings, self._cache, self._registry, self._fence = settings, cache, registry, fence
         self._metrics, self._secrets = metrics, secrets
         self.sources = Sources(
             settings.prometheus_timeout_seconds, Bounds(settings.answer_bytes, settings.answer_series)
@@ -76,14 +83,15 @@ class Sensing:
             raise MetricsError("its credential is being read for the first time")
         return await self.sources.instant(access, promql)
 
-    async def ask(self, access: Access, policies: list[Policy]) -> Answers:
-        """Return the answers for all `policies`; never raises."""
-        queries = self._queries([policy.subject for policy in policies])
+    async def ask(self, access: Access, policies: Sequence[Policy]) -> Answers:
+        """Return the answers for all `policies`; those for which no queries can be built are without one."""
+        queries, _ = self._fence.for_all(policies, "build its queries", self._queries)
         with self._metrics.stage("sense"):
             return await self.sources.ask(access, queries)
 
-    def _queries(self, subjects: list[Subject]) -> list[Query]:
-        """Return the queries for all subjects; they are built again when the subjects change."""
+    def _queries(self, policies: Sequence[Policy]) -> list[Query]:
+        """Return the queries for all policies; they are built again when the subjects change."""
+        subjects = [policy.subject for policy in policies]
         if self._asked is None or self._asked[0] != subjects:
             self._asked = subjects, batch(subjects, *windows(self._settings), self.labels)
         return self._asked[1]
@@ -104,12 +112,17 @@ class Sensing:
         """Start policies' own queries: several of a namespace in one request, unless they are set apart."""
         tasks: OwnAnswers = {}
         together: dict[tuple[OwnAccess, str], list[Policy]] = defaultdict(list)
-        for policy in policies:
+
+        def sort_in(policy: Policy) -> None:
             own = own_access(access, policy.spec.metrics, policy.key[0], self._settings)
+            own_queries(policy.subject)
             if policy.key in self._apart:
                 tasks[policy.key] = self._ask_some(own, [policy], apart=True)
             else:
                 together[own, policy.key[0]].append(policy)
+
+        for policy in policies:
+            self._fence.run(policy, "prepare its own queries", sort_in, policy)
         for (own, _), crowd in together.items():
             for begin in range(0, len(crowd), IN_ONE_REQUEST):
                 some = crowd[begin : begin + IN_ONE_REQUEST]
@@ -119,12 +132,16 @@ class Sensing:
     def look_at_streams(self, policies: list[Policy], own: OwnAnswers) -> None:
         """Start to look at the streams of `policies`, all of a cluster at once; `own` waits for them as for queries."""
         together: dict[KafkaAccess, list[tuple[Policy, Asker]]] = defaultdict(list)
-        for policy in policies:
+
+        def sort_in(policy: Policy) -> None:
             assert policy.spec.signal is not None
             kafka = policy.spec.signal.kafka
             ready = sum(target.ready for target in policy.deployments_in(self._cache).values() if target is not None)
             access = kafka_access_of(kafka, policy.key[0], self._settings, self._secrets)
             together[access].append((policy, Asker(policy.key, kafka, ready)))
+
+        for policy in policies:
+            self._fence.run(policy, "prepare the look at its stream", sort_in, policy)
         looks = {
             access: asyncio.create_task(self.streams.look(access, [asker for _, asker in crowd]))
             for access, crowd in together.items()

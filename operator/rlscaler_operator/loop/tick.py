@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Launch
+from rlscaler_operator.loop.fence import Fence
 from rlscaler_operator.loop.grants import Grant, Sharing
 from rlscaler_operator.loop.prepare import Prepared, Preparer
 from rlscaler_operator.loop.sense import PATIENCE_SECONDS, Answered, OwnAnswers, Sensing, cancel
@@ -80,11 +82,12 @@ class Ticker:
         reconciler: Reconciler,
         sharing: Sharing | None,
         launch: Launch,
+        fence: Fence,
     ) -> None:
         """`sharing` is None where no budgets are shared; `launch` runs a coroutine in the background."""
         self._limiter, self._registry, self._metrics = limiter, registry, metrics
         self._sensing, self._preparer, self._shadows = sensing, preparer, shadows
-        self._reconciler, self._launch = reconciler, launch
+        self._reconciler, self._launch, self._fence = reconciler, launch, fence
         self._objectives = Objectives(settings, metrics)
         self._tables = Tables()
         self.sharing = sharing
@@ -97,8 +100,9 @@ class Ticker:
         """
         began = time.monotonic()
         running = [policy for policy, _ in batch if policy.running]
-        own = self._sensing.ask_own(access, running)
+        own: OwnAnswers = {}
         try:
+            own = self._sensing.ask_own(access, running)
             answers = await self._sensing.ask(access, running)
             await self._sensing.wait_for_prompt(own)
         except BaseException:
@@ -109,7 +113,8 @@ class Ticker:
                 if policy.timing.schedule is not None:
                     policy.timing.schedule.done(due, time.monotonic())
         answered = Answered(answers, began, time.monotonic())
-        ready, late = _part(batch, own)
+        # Policies that failed while they were asked for are reported by the fence.
+        ready, late = _part([due for due in batch if due[0].timing.breaker.until <= began], own)
         if late:
             self._sensing.forget_gone()
             self._launch_late(access, late, answered, own)
@@ -132,38 +137,52 @@ class Ticker:
         await self._tick_parts(access, ready, answered, own)
 
     async def _tick_parts(self, access: Access, batch: list[DuePolicy], answered: Answered, own: OwnAnswers) -> None:
-        self._sensing.set_apart([policy for policy, _ in batch], answered, own)
+        given: dict[Key, Answers] = {}
+
+        def take(policy: Policy) -> None:
+            if (task := own.get(policy.key)) is not None:
+                given[policy.key] = answered.answers | task.result().answers
+                self._sensing.set_apart([policy], answered, own)
+
+        batch = [due for due in batch if self._fence.run(due[0], "take in its own answers", take, due[0])]
         if self.sharing is not None:
             # Policies of one budget in a row, so that few parts ask the arbiter about the same budget.
             batch = self.sharing.sorted_by_budget(batch, lambda due: due[0].key)
         for begin in range(0, len(batch), AT_ONCE):
-            part = batch[begin : begin + AT_ONCE]
-            given = {
-                policy.key: answered.answers | task.result().answers
-                for policy, _ in part
-                if (task := own.get(policy.key)) is not None
-            }
-            await self._tick_part(access, part, answered, given)
+            await self._tick_part(access, batch[begin : begin + AT_ONCE], answered, given)
 
     async def _tick_part(
         self, access: Access, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]
     ) -> None:
         """Run a part of a batch; `own` are the answers for policies that have queries of their own."""
-        with self._metrics.stage("prepare"):
-            ticks = await self._prepare_all(part, answered, own)
         began = time.monotonic()
-        with self._metrics.stage("decide"):
-            self._decide_all(ticks)
+        ticks = await self._decided(part, answered, own)
         seconds = {"sense": answered.at - answered.began, "decide": time.monotonic() - began}
         await asyncio.sleep(0)
         with self._metrics.stage("compare"):
             # Compared with the samples of the decision, before writes take time.
-            self._compare_all(access, ticks)
+            self._fence.without_policy("compare a batch with its simulation", partial(self._compare_all, access, ticks))
         await asyncio.sleep(0)
         # Reports wait while replicas are written: a scale write must never queue behind a status.
         moving = any(tick.outcome.moves for tick in ticks if tick.outcome is not None)
         with self._limiter.hold_reports() if moving else contextlib.nullcontext():
             await self._apply_and_report_all(ticks, seconds)
+
+    async def _decided(self, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]) -> list[Tick]:
+        """Return the ticks of a part with their decisions. Of a part that fails as a whole each half is tried."""
+        try:
+            with self._metrics.stage("prepare"):
+                ticks = await self._prepare_all(part, answered, own)
+            with self._metrics.stage("decide"):
+                self._decide_all(ticks)
+        except Exception as error:
+            if len(part) <= 1:
+                return [Tick(policy, error=error) for policy, _ in part]
+            log.warning("a batch of %d policies failed: its halves are tried", len(part), exc_info=True)
+            half = len(part) // 2
+            halves = part[:half], part[half:]
+            return [tick for some in halves for tick in await self._decided(some, answered, own)]
+        return ticks
 
     async def _prepare_all(self, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]) -> list[Tick]:
         """Return a tick for each policy, with samples that are views of one table."""
@@ -214,18 +233,25 @@ class Ticker:
     async def _apply_and_report_all(self, ticks: list[Tick], seconds: dict[str, float]) -> None:
         """Diagnose, apply and report where anything is new; `seconds` are those of the stages so far."""
         breath, launched = _Breath(), 0
-        for tick in ticks:
+
+        def hand_over(tick: Tick) -> None:
+            nonlocal launched
             policy, outcome = tick.policy, tick.outcome
             if outcome is not None:
                 outcome.seconds = seconds
                 policy.decision.decided(outcome)
                 if self._reconciler.is_quiet(policy, outcome):
-                    self._reconciler.pass_quiet(policy, outcome)
-                    await breath.take()
-                    continue
+                    return self._reconciler.pass_quiet(policy, outcome)
             self._launch([policy], self._reconciler.apply_and_report(policy, outcome, tick.error))
             launched += 1
-            if launched % LAUNCHED == 0:
+            return None
+
+        for tick in ticks:
+            before = launched
+            self._fence.run(tick.policy, "report its decision", hand_over, tick)
+            if launched == before:
+                await breath.take()
+            elif launched % LAUNCHED == 0:
                 await asyncio.sleep(0)
 
     def _compare_all(self, access: Access, ticks: list[Tick]) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import Any
 
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.idle import IdlePods
@@ -26,6 +27,7 @@ from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Background
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.loop.engine import Engine
+from rlscaler_operator.loop.fence import Fence
 from rlscaler_operator.loop.prepare import Preparer
 from rlscaler_operator.loop.sense import Sensing
 from rlscaler_operator.loop.shared_budgets import SharedBudgets
@@ -39,6 +41,7 @@ from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.queries import load_seconds, windows
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.shadows import Shadows
+from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 
@@ -52,7 +55,12 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     def forget_budget(name: str) -> None:
         engine.budgets.forget(name)
 
+    def report_failure(policy: Policy, error: Exception) -> Coroutine[Any, Any, None]:
+        return engine.reconciler.apply_and_report(policy, None, error)
+
     shards, background, metrics = Shards(kube, settings), Background(), Metrics()
+    fence = Fence(metrics, background.launch, report_failure)
+    background.failed = lambda policy, error: fence.failed(policy, "finish a task", error)
     limiter = ConcurrencyLimiter(settings.write_concurrency)
     kube.on_back_off = limiter.back_off
     timeout = settings.write_timeout_seconds
@@ -65,7 +73,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     config_maps = References(kube, CONFIG_MAPS, settings.reload_seconds, background.wake.set)
     secrets = References(kube, SECRETS, settings.reload_seconds, background.wake.set)
     actors, shadows = Actors(settings, config_maps), Shadows(settings.window_seconds)
-    sensing = Sensing(settings, cache, registry, metrics, secrets)
+    sensing = Sensing(settings, cache, registry, metrics, secrets, fence)
     preparer = Preparer(settings, cache, metrics, actors, shadows, sensing.streams)
     publisher = Publisher(kube, shards, limiter, settings, registry, events, metrics, forget, background.launch)
     reporter = Reporter(settings, events, metrics, publisher)
@@ -98,12 +106,23 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         background.wake.set,
     )
     ticker = Ticker(
-        settings, limiter, registry, metrics, sensing, preparer, shadows, reconciler, budgets.sharing, background.launch
+        settings,
+        limiter,
+        registry,
+        metrics,
+        sensing,
+        preparer,
+        shadows,
+        reconciler,
+        budgets.sharing,
+        background.launch,
+        fence,
     )
     engine = Engine(
         settings=settings,
         shards=shards,
         background=background,
+        fence=fence,
         metrics=metrics,
         limiter=limiter,
         cache=cache,

@@ -71,6 +71,16 @@ class Metrics:
             "rlscaler_status_writes", "Status writes by result: Written or Failed.", ("result",)
         )
         self.window = gauge("rlscaler_rate_window_seconds", "Rate window of the service's metrics, but for arrivals.")
+        self.loop_errors = counter(
+            "rlscaler_loop_errors",
+            "Failures in work of the loop that belongs to no single policy: sharing budgets, comparing a batch. The "
+            "loop goes on, and the log has the traceback.",
+        )
+        self.unreadable = counter(
+            "rlscaler_unreadable_objects",
+            "Objects of the cluster that the operator could not take in, by kind; the last readable one counts on.",
+            ("kind",),
+        )
         self.audit_lost = counter("rlscaler_audit_records_lost", "Decisions that are missing in the audit log.")
 
     def _of_budgets(self) -> None:

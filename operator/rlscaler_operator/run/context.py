@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Concatenate, ParamSpec, Protocol, Self
 
 import kopf
 
@@ -48,11 +48,31 @@ objects of a quiet tick are freed by their reference counts before that."""
 
 Body = Mapping[str, Any]
 
+P = ParamSpec("P")
+
+Put = Callable[Concatenate["Context", Body, P], None]
+"""Takes in an object."""
+
 
 class Part(Protocol):
     """Part of the operator whose `run` goes on until it is cancelled."""
 
     async def run(self) -> None: ...
+
+
+def _fenced(kind: str) -> Callable[[Put[P]], Put[P]]:
+    """Return a decorator by which an object that cannot be taken in ends neither the operator nor its start."""
+
+    def decorate(put: Put[P]) -> Put[P]:
+        def fenced(context: Context, body: Body, /, *args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                put(context, body, *args, **kwargs)
+            except Exception:
+                context.unreadable(kind, "/".join(key_of(body)))
+
+        return fenced
+
+    return decorate
 
 
 class Context:
@@ -80,6 +100,7 @@ class Context:
         """Return the context itself: kopf copies its memo for every object, and all share one context."""
         return self
 
+    @_fenced("RLScalingPolicy")
     def put_policy(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.forget(key_of(body), body["metadata"].get("uid", ""))
@@ -87,12 +108,14 @@ class Context:
         else:
             self.engine.take_in(body)
 
+    @_fenced("RLScalingBudget")
     def put_budget(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.budgets.forget(body["metadata"]["name"])
         else:
             self.engine.budgets.take_in(body)
 
+    @_fenced("Deployment")
     def put_deployment(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.cache.drop_target(key_of(body))
@@ -129,24 +152,40 @@ class Context:
                 self.engine.cache.drop_target(key)
             else:
                 log.warning("%s/%s cannot be read: %s", *key, error)
+        except Exception:
+            self.unreadable("Target", "/".join(key))
 
+    def unreadable(self, kind: str, name: str) -> None:
+        """Log and count an object that the operator failed to take in; the last readable one counts on."""
+        self.engine.metrics.unreadable.labels(kind).inc()
+        log.exception("%s %s cannot be read: correct it", kind, name)
+
+    @_fenced("Pod")
     def put_pod(self, body: Body, deleted: bool) -> None:
         cache = self.engine.cache
         if (target := cache.drop_pod(body) if deleted else cache.put_pod(body)) is not None:
             self.engine.wake(target)
 
     def put_autoscaler(self, kind: str, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.cache.drop_autoscaler(kind, key_of(body))
-        else:
-            self.engine.cache.put_autoscaler(kind, body)
+        cache = self.engine.cache
 
+        @_fenced(kind)
+        def put(_: Context, body: Body, deleted: bool) -> None:
+            if deleted:
+                cache.drop_autoscaler(kind, key_of(body))
+            else:
+                cache.put_autoscaler(kind, body)
+
+        put(self, body, deleted)
+
+    @_fenced("VerticalPodAutoscaler")
     def put_vertical_autoscaler(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.cache.verticals.drop(key_of(body))
         else:
             self.engine.cache.verticals.put(body)
 
+    @_fenced("HTTPRoute")
     def put_route(self, body: Body, deleted: bool) -> None:
         if deleted:
             self.engine.cache.routes.pop(key_of(body), None)

@@ -111,9 +111,13 @@ class Streams:
             answer = answers[wanted[asker.key]]
             if isinstance(answer, MetricsError):
                 self._latest[asker.key] = _unknown(answer.reason, str(answer))
-            else:
-                source = access, wanted[asker.key]
-                seen.append((asker, self._watch(asker.key, source, answer), answer))
+                continue
+            try:
+                seen.append((asker, self._watch(asker.key, (access, wanted[asker.key]), answer), answer))
+            except Exception as error:
+                log.exception("%s/%s: its stream could not be looked at", *asker.key)
+                self._watched.pop(asker.key, None)
+                self._latest[asker.key] = _unknown("InternalError", f"its offsets could not be read: {error!r}")
         for group in _alike(seen):
             try:
                 self._measure(group)

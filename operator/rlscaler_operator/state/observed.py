@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -12,6 +13,8 @@ from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.kinds import is_other
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.ownership import Claim
+
+log = logging.getLogger("rlscaler.observed")
 
 WEIGHTS_ANNOTATION = "rlscaler.io/traffic-weights"
 """The annotation for traffic weights without an HTTPRoute; a report does not depend on it."""
@@ -64,9 +67,14 @@ class ObservedObject:
             self.generation = metadata.get("generation", 0)
             try:
                 self.parsed, self.invalid = parse(body), ""
+                self.facts = _facts(self.parsed, metadata)
             except InvalidPolicy as error:
-                self.parsed, self.invalid = None, str(error)
-            self.facts = None if self.parsed is None else _facts(self.parsed, metadata)
+                self.parsed, self.facts, self.invalid = None, None, str(error)
+            except Exception as error:
+                # An object that no rule of the schema refuses and that cannot be read all the same.
+                log.exception("%s/%s cannot be read", metadata.get("namespace", ""), metadata["name"])
+                self.parsed, self.facts = None, None
+                self.invalid = f"the object cannot be read: {error!r}; correct the field that the error names"
         self.latest = {name: body[name] for name in body if name != "metadata"} | {
             "metadata": {name: value for name, value in metadata.items() if name != "managedFields"}
         }

@@ -65,12 +65,9 @@ class Registry:
             policy.ownership.originals = None
         return policy
 
-    def adopt_again(self, which: Callable[[Key], bool] = lambda _: True) -> int:
-        """Start every policy of `which` anew from its object as last seen; return their number."""
-        chosen = [policy for policy in self._policies.values() if which(policy.key)]
-        for policy in chosen:
-            self._adopt(policy.key, policy.observed.latest)
-        return len(chosen)
+    def adopt(self, policy: Policy) -> Policy:
+        """Return the policy that starts anew from the object as last seen, in place of `policy`."""
+        return self._adopt(policy.key, policy.observed.latest)
 
     def _adopt(self, key: Key, body: Mapping[str, Any]) -> Policy:
         """Return a policy that begins with the status of a former process, in place of the policy of its name."""

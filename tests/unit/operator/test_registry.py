@@ -56,7 +56,7 @@ def test_who_takes_over_goes_by_what_the_former_leader_wrote():
     registry.put(body())
     registry.put(body(status=ORIGINALS))
     assert registry.get(("ns", "chat")).ownership.originals is None
-    registry.adopt_again()
+    registry.adopt(registry.get(("ns", "chat")))
     assert registry.get(("ns", "chat")).ownership.originals.replicas.gpu == 3
 
 

@@ -225,8 +225,7 @@ async def test_an_edited_a_new_and_a_deleted_policy_count_at_once(bench, policy_
     b = bench.policy(moved)
     grants = bench.binding([(a, asks(6)), (b, asks(6))])
     assert (budget.members, grants["ns", "a"].by_pool) == ((a.key,), (4, -1))
-    bench.registry.adopt_again()
-    again = bench.registry.get(a.key)
+    again = bench.registry.adopt(bench.registry.get(a.key))
     again.decision.desired = {"gpu": 3}
     bench.binding([(again, asks(6))])
     assert bench.sharing._members.requests(budget)[0].running == 3, "its replicas are those that the new one ordered"
