@@ -31,6 +31,9 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 """Name of a label in Prometheus."""
 
+HeaderText = Annotated[str, Field(pattern=r"^[-A-Za-z0-9_]+=[!-~]+$")]
+"""Name and value of an HTTP header."""
+
 NamespaceName = Annotated[str, Field(pattern=r"^(\*|[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)$")]
 """Name of a namespace; `*` = all."""
 
@@ -52,6 +55,11 @@ class Settings(BaseSettings):
     allowed_prometheus_urls: Annotated[tuple[str, ...], NoDecode] = ()
     """Prefixes of the URLs that policies may name besides `prometheus_url`; `*` allows any. Policies make the operator
     send requests and credentials to that address, so the default allows none."""
+
+    prometheus_headers: Annotated[tuple[HeaderText, ...], NoDecode] = ()
+    """Headers of queries to `prometheus_url` and `own_query_url`, such as the tenant of Mimir and Cortex
+    (`X-Scope-OrgID=team-a`), comma-separated in the environment. `{namespace}` stands for the policy's. Policies cannot
+    replace them."""
 
     scrape_interval_seconds: float = Field(default=15.0, gt=0)
     """Seconds between two scrapes of the service's metrics; rate windows span four scrapes or more, that of arrivals
@@ -211,6 +219,7 @@ class Settings(BaseSettings):
         "namespaces",
         "allowed_prometheus_urls",
         "allowed_kafka_servers",
+        "prometheus_headers",
         "replica_labels",
         "exporter_namespaces",
         "target_kinds",
@@ -247,6 +256,13 @@ class Settings(BaseSettings):
         """Return True where a policy may name the Prometheus at this URL."""
         allowed = (self.prometheus_url, *self.allowed_prometheus_urls)
         return "*" in allowed or any(_within(url, prefix) for prefix in allowed)
+
+    def headers_of(self, url: str, namespace: str) -> dict[str, str]:
+        """Return the headers for a Prometheus; none for one that is not the operator's own."""
+        if not _within(url, self.prometheus_url):
+            return {}
+        pairs = (text.partition("=") for text in self.prometheus_headers)
+        return {name: value.replace("{namespace}", namespace) for name, _, value in pairs}
 
     def may_read_kafka(self, server: str) -> bool:
         """Return True where a policy may name the broker at this `host:port`."""

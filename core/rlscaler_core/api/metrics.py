@@ -73,6 +73,15 @@ class TLS(Model):
     )
 
 
+class Tenant(Model):
+    """Tenant of a server that holds series of several: Mimir, Cortex, Thanos."""
+
+    header: Literal["X-Scope-OrgID", "THANOS-TENANT"] = "X-Scope-OrgID"
+    """Header that names the tenant: `X-Scope-OrgID` for Mimir, Cortex and Grafana Cloud, `THANOS-TENANT` for Thanos."""
+    id: SecretKey
+    """Key that holds the tenant."""
+
+
 class PrometheusAuth(Model):
     """Credentials of the operator for Prometheus."""
 
@@ -82,6 +91,8 @@ class PrometheusAuth(Model):
     """HTTP basic authentication; not together with `bearerToken`."""
     tls: TLS | None = None
     """Certificate authority and client certificate."""
+    tenant: Tenant | None = None
+    """Tenant that is named with each query; default: none, or the one of the operator's own Prometheus."""
 
     rules = (
         Rule(

@@ -1,3 +1,9 @@
+{{/* A map as NAME=VALUE, separated by commas. */}}
+{{- define "rlscaler.pairs" -}}
+{{- $pairs := list }}
+{{- range $name, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $name $value) }}{{ end }}
+{{- join "," $pairs }}
+{{- end }}
 {{/* Settings of the operator itself, beyond where it acts. */}}
 {{- define "rlscaler.operatorEnv" -}}
 - name: RLSCALER_METRICS_HOST
@@ -41,6 +47,10 @@
 {{- with .Values.prometheus.allowedUrls }}
 - name: RLSCALER_ALLOWED_PROMETHEUS_URLS
   value: {{ join "," . | quote }}
+{{- end }}
+{{- with .Values.prometheus.headers }}
+- name: RLSCALER_PROMETHEUS_HEADERS
+  value: {{ include "rlscaler.pairs" . | quote }}
 {{- end }}
 {{- with .Values.kafka.allowedServers }}
 - name: RLSCALER_ALLOWED_KAFKA_SERVERS

@@ -26,6 +26,7 @@ FLAGS = {
     "namespaces": "--namespace",
     "allowed_prometheus_urls": "--allow-prometheus-url",
     "allowed_kafka_servers": "--allow-kafka-server",
+    "prometheus_headers": "--prometheus-header",
     "scrape_interval_seconds": "--scrape-interval",
 }
 """Flags that differ from the name of their field of `Settings`."""
@@ -34,7 +35,8 @@ MUST_EXIST = ("external_scaler_tls_dir",)
 """Paths that must exist when the command begins."""
 
 RUN = (
-    *("kubeconfig", "namespaces", "prometheus_url", "allowed_prometheus_urls", "allowed_kafka_servers"),
+    *("kubeconfig", "namespaces", "prometheus_url", "allowed_prometheus_urls", "prometheus_headers"),
+    "allowed_kafka_servers",
     *("scrape_interval_seconds", "metrics_port", "metrics_host", "external_scaler_port", "external_scaler_host"),
     *("external_scaler_tls_dir", "external_scaler_anonymous", "audit_log", "lease_namespace", "lease_name"),
     *("lease_seconds", "shards", "budgets", "target_kinds", "pod_deletion_cost", "resize", "resize_new_pods"),

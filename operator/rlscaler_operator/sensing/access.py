@@ -46,6 +46,8 @@ class Access:
     bearer_token: str = field(default="", repr=False)
     basic: tuple[str, str] | None = field(default=None, repr=False)
     certificates: Certificates | None = None
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """Names and values of further headers, such as the tenant."""
     refused: tuple[str, str] | None = None
     """Reason and message if this Prometheus must not be asked; None = it may be asked."""
 
@@ -60,10 +62,16 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
     if not settings.may_query(url):
         text = f"{url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
         return Access(url, refused=("PrometheusNotAllowed", text))
+    headers = settings.headers_of(url, key[0])
     if prometheus.auth is None:
-        return Access(url)
+        return Access(url, headers=tuple(headers.items()))
+    tenant = prometheus.auth.tenant
+    if tenant is not None and tenant.header.lower() in map(str.lower, headers):
+        text = f"the operator's administrator sets {tenant.header} (RLSCALER_PROMETHEUS_HEADERS): remove {FIELD}.tenant"
+        return Access(url, refused=("TenantFixed", text))
     try:
-        return _with_credentials(url, prometheus.auth, key[0], secrets)
+        access = _with_credentials(url, prometheus.auth, key[0], secrets)
+        return None if access is None else replace(access, headers=(*headers.items(), *access.headers))
     except CredentialError as error:
         return Access(url, refused=(error.reason, str(error)))
 
@@ -106,6 +114,8 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
         references |= {"username": auth.basic.username, "password": auth.basic.password}
     if auth.tls is not None:
         references |= {"ca": auth.tls.ca, "certificate": auth.tls.certificate, "private_key": auth.tls.private_key}
+    if auth.tenant is not None:
+        references["tenant"] = auth.tenant.id
     texts = secret_texts(references, namespace, secrets, FIELD)
     if texts is None:
         return None
@@ -114,7 +124,12 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
         raise _unusable(auth.bearer_token, namespace, FIELD, "is not a bearer token: one line without spaces")
     basic = (texts["username"].strip("\r\n"), texts["password"].strip("\r\n")) if auth.basic is not None else None
     certificates = None if auth.tls is None else certificates_of(texts, namespace, f"{FIELD}.tls")
-    return Access(url, token, basic, certificates)
+    headers: tuple[tuple[str, str], ...] = ()
+    if auth.tenant is not None:
+        headers = ((auth.tenant.header, texts["tenant"].strip()),)
+        if not TOKEN.fullmatch(headers[0][1]):
+            raise _unusable(auth.tenant.id, namespace, f"{FIELD}.tenant", "is not a tenant: one line without spaces")
+    return Access(url, token, basic, certificates, headers)
 
 
 def secret_texts(

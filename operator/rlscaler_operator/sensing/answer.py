@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Any, NamedTuple
 
 from rlscaler_operator.exceptions import MetricsError
@@ -21,6 +22,9 @@ TRUNCATED = "results truncated due to limit"
 """Prometheus's warning where an answer has more series than `limit` (web/api/v1/api.go)."""
 
 SHOWN_CHARACTERS = 300
+
+TENANT = re.compile(r"(?i)\borg ?id\b|tenant")
+"""Words of a server that misses the tenant: Mimir and Cortex say `no org id`."""
 
 
 class Bounds(NamedTuple):
@@ -76,15 +80,18 @@ def too_large(bounds: Bounds, limit: str) -> MetricsError:
 
 def refusal(status: int, body: bytes) -> MetricsError:
     """Return the error for an answer with an HTTP status other than 200."""
-    if status in (401, 403):
-        text = f"Prometheus refused the credential (HTTP {status}): check spec.metrics.prometheus.auth"
-        return MetricsError(text, "PrometheusUnauthorized")
-    if 300 <= status < 400:
-        return MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
     message = body.decode(errors="replace")
     with contextlib.suppress(ValueError, AttributeError):
         message = str(json.loads(message).get("error", message))
-    return MetricsError(f"Prometheus refused the query (HTTP {status}): {shorten(message)}", "PrometheusError")
+    # A proxy answers with a page: its words without the tags.
+    message = shorten(re.sub(r"<[^<>]*>", " ", message))
+    if status in (401, 403):
+        tenant = ".tenant (or RLSCALER_PROMETHEUS_HEADERS)" if TENANT.search(message) else ""
+        text = f"Prometheus refused the credential (HTTP {status}{f', {message}' if message else ''})"
+        return MetricsError(f"{text}: check spec.metrics.prometheus.auth{tenant}", "PrometheusUnauthorized")
+    if 300 <= status < 400:
+        return MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
+    return MetricsError(f"Prometheus refused the query (HTTP {status}): {message}", "PrometheusError")
 
 
 def shorten(text: str) -> str:

@@ -55,7 +55,7 @@ class Prometheus:
 
     def __init__(self, access: Access, timeout_seconds: float, bounds: Bounds = SHARED) -> None:
         self._url, self._bounds = access.url.rstrip("/") + "/api/v1/query", bounds
-        self._headers = {"Accept-Encoding": "identity"}
+        self._headers = {"Accept-Encoding": "identity", **dict(access.headers)}
         if access.bearer_token:
             self._headers["Authorization"] = f"Bearer {access.bearer_token}"
         self._auth = aiohttp.BasicAuth(*access.basic, encoding="utf-8") if access.basic is not None else None

@@ -260,3 +260,30 @@ def test_a_prometheus_of_the_policys_own_is_no_way_around_that():
 def test_a_parameter_that_names_no_namespace_is_refused(parameter):
     with pytest.raises(ValueError, match="own_query_parameter"):
         Settings(own_query_parameter=parameter)
+
+
+TENANT = {"tenant": {"id": key("s", "tenant")}}
+
+
+def test_the_tenant_of_a_secret_is_a_header(access):
+    assert access(TENANT, s={"tenant": "team-a|team-b\n"}).headers == (("X-Scope-OrgID", "team-a|team-b"),)
+    thanos = {"tenant": TENANT["tenant"] | {"header": "THANOS-TENANT"}}
+    assert access(thanos | BEARER, s={"tenant": "t", "token": "abc"}) == Access(
+        "https://prometheus", "abc", headers=(("THANOS-TENANT", "t"),)
+    )
+    for text in ("", "two words", "a\r\nX-Header: b"):
+        assert "is not a tenant" in access(TENANT, s={"tenant": text}).refused[1]
+
+
+def test_the_tenant_of_the_operators_own_prometheus_is_the_administrators():
+    headers = {"prometheus_headers": ("X-Scope-OrgID={namespace}",)}
+    assert own(**headers).access.headers == (("X-Scope-OrgID", "team"),)
+    proxy = own(**headers, own_query_url="http://proxy:8080", own_query_parameter="namespace={namespace}")
+    assert (proxy.access.url, proxy.access.headers) == ("http://proxy:8080", (("X-Scope-OrgID", "team"),))
+    assert own({"prometheus": {"url": "http://mine"}}, **headers).access.headers == ()
+    for url in (None, "http://prometheus:9090/prometheus"):
+        there = {"prometheus": {"auth": TENANT} | ({"url": url} if url else {})}
+        reason, text = own(there, **headers).access.refused
+        assert (reason, "remove spec.metrics.prometheus.auth.tenant" in text) == ("TenantFixed", True)
+    with pytest.raises(ValueError, match="prometheus_headers"):
+        Settings(prometheus_headers=("X-Scope-OrgID",))

@@ -14,7 +14,7 @@ import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.answer import OWN, Bounds
+from rlscaler_operator.sensing.answer import OWN, Bounds, refusal
 from rlscaler_operator.sensing.prometheus import OWN_AT_ONCE, Prometheus
 from rlscaler_operator.sensing.queries import Query, Window, batch
 from rlscaler_operator.sensing.results import NOTHING
@@ -29,6 +29,7 @@ class Server:
     def __init__(self):
         self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
         self.location, self.forms, self.paths, self.header_bytes, self.sent = "", [], [], 8192, 0
+        self.tenant = None
         self.get_only, self.verdict = False, lambda query: (200, None)
         self.hold.set()
         outer = self
@@ -43,6 +44,7 @@ class Server:
 
             def answer(self, form):
                 outer.asked += 1
+                outer.tenant = self.headers["X-Scope-OrgID"]
                 outer.forms.append(form)
                 outer.paths.append(self.path)
                 outer.hold.wait(10)
@@ -100,6 +102,30 @@ async def test_answers_are_grouped(server, prometheus):
     answers = await prometheus.ask(QUERIES)
     assert answers["a"]["ns", "chat"].value == 3.0
     assert answers["a"]["ns", "chat"].age_seconds == 2.0
+
+
+async def test_the_tenant_goes_with_each_query(server):
+    server.answer(series())
+    client = Prometheus(Access(server.url, headers=(("X-Scope-OrgID", "team-a"),)), timeout_seconds=10)
+    await client.ask(QUERIES)
+    await client.close()
+    assert server.tenant == "team-a"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason", "words"),
+    [
+        (401, b"no org id\n", "PrometheusUnauthorized", "no org id): check spec.metrics.prometheus.auth.tenant (or"),
+        (403, b'{"status":"error","error":"denied by policy"}', "PrometheusUnauthorized", "denied by policy): check"),
+        (401, b"", "PrometheusUnauthorized", "(HTTP 401): check spec.metrics.prometheus.auth"),
+        (401, b"<html><h1>401</h1>\n<p>Sign in</p></html>", "PrometheusUnauthorized", "(HTTP 401, 401 Sign in)"),
+        (422, b'{"error":"max series 500 reached"}', "PrometheusError", "(HTTP 422): max series 500 reached"),
+    ],
+)
+def test_a_refusal_has_the_servers_own_words(status, body, reason, words):
+    error = refusal(status, body)
+    assert error.reason == reason
+    assert words in str(error)
 
 
 async def test_a_rate_is_remembered_from_one_tick_to_the_next(server, prometheus):

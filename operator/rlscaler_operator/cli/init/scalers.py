@@ -24,7 +24,8 @@ TAKEN = ("serverAddress", "query", "threshold", "metricName", "metricType")
 """Metadata of a Prometheus trigger that a policy has, or needs not."""
 
 TRIGGER = {
-    "customHeaders": "set spec.metrics.prometheus.auth, or the operator's own headers",
+    "customHeaders": "set a tenant in spec.metrics.prometheus.auth.tenant from a Secret",
+    "cortexOrgID": "set it in spec.metrics.prometheus.auth.tenant from a Secret",
     "authModes": "set spec.metrics.prometheus.auth from Secrets",
     "authenticationRef": "set spec.metrics.prometheus.auth from Secrets",
     "ignoreNullValues": "a query without a sample is unknown here, and holds the replicas",

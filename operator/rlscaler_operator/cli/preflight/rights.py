@@ -62,5 +62,7 @@ def _named(policy: RLScalingPolicy) -> list[Act]:
         keys += [auth.basic.username, auth.basic.password]
     if auth is not None and auth.tls is not None:
         keys += [auth.tls.ca, auth.tls.certificate, auth.tls.private_key]
+    if auth is not None and auth.tenant is not None:
+        keys.append(auth.tenant.id)
     names = dict.fromkeys(key.name for key in keys if key is not None)
     return acts + [Act("get", "", "secrets", space, name) for name in names]
