@@ -49,10 +49,11 @@ class Split(NamedTuple):
         `weights` then gets at least 1, where there is enough for both.
         """
         whole = sum(self.weights)
+        # A rule whose weights are 0 was closed on purpose: it answers 500 until they are set by hand again.
+        if not whole or not sum(weights):
+            return self.weights
         if not self.others:
             return weights
-        if not sum(weights):
-            return self.weights
         # Round the GPU share of the whole weight; each pool with any share keeps at least 1, where there is enough for
         # both.
         gpu = round(whole * weights[0] / sum(weights))
@@ -108,8 +109,8 @@ def shares_of(splits: list[Split]) -> Shares:
 
 
 def current_weights(splits: list[Split]) -> Weights | None:
-    """Return the weights of the first rule that splits between the two; None where there is none."""
-    return next((split.weights for split in splits if split.both), None)
+    """Return the weights of the first rule that splits between the two and is open; None where there is none."""
+    return next((split.weights for split in splits if split.both and sum(split.weights)), None)
 
 
 def route_patch(route: Mapping[str, Any], splits: list[Split], weights: Weights) -> list[dict[str, Any]]:

@@ -61,6 +61,14 @@ def test_only_rules_that_split_between_the_two_are_touched():
     assert "/spec/rules/2/backendRefs/1/weight" not in {step["path"] for step in patch}
 
 
+def test_a_rule_that_is_closed_on_purpose_stays_closed():
+    closed = [GPU | {"weight": 0}, CPU | {"weight": 0}]
+    assert after(route(closed, [GPU, CPU]), (800, 200)) == [[0, 0], [800, 200]]
+    assert after(route([*closed, {"name": "canary", "weight": 9}]), (800, 200)) == [[0, 0, 9]]
+    assert current_weights(splits(route(closed, [GPU, CPU]))) == (500, 500), "and is no original to restore"
+    assert patched(route([GPU, CPU]), (0, 0)) == [], "and no rule is closed"
+
+
 def test_an_absent_weight_is_one():
     bare = route([{"name": "chat-gpu"}, CPU])
     assert current_weights(splits(bare)) == (1, 500)
