@@ -138,6 +138,8 @@ async def run(settings: Settings) -> None:
             namespaces=settings.namespaces,
             insights=cast(Any, context.apis.insights),
             memo=context,
+            # kopf would name itself by the user, and a pod may run as a number that no user has.
+            identity=cast(Any, settings.identity),
         )
         handlers = asyncio.create_task(operator, name="kopf")
         context.synced = True

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from tempfile import NamedTemporaryFile
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from rlscaler_core.api.metrics import Metrics, PrometheusAuth, SecretKey
 from rlscaler_operator.cluster.bodies import Key
@@ -27,6 +30,10 @@ NAMESPACE = "{namespace}"
 
 TOKEN = re.compile(r"[!-~]+")
 """Pattern of a bearer token in a header: visible ASCII without a space."""
+
+
+PEM = re.compile(r"-----BEGIN [A-Z0-9 ]+-----.*?-----END [A-Z0-9 ]+-----", re.DOTALL)
+"""Pattern of a block of PEM. Between the blocks bundles have comments, in any language."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,9 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
     """
     prometheus = metrics.prometheus
     url = prometheus.url or settings.prometheus_url
+    if (trouble := url_trouble(url)) is not None:
+        text = f"spec.metrics.prometheus.url: {url!r} is no URL ({trouble}): correct it to http(s)://host:port/path"
+        return Access(url, refused=("UrlInvalid", text))
     if not settings.may_query(url):
         text = f"{url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
         return Access(url, refused=("PrometheusNotAllowed", text))
@@ -74,6 +84,16 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
         return None if access is None else replace(access, headers=(*headers.items(), *access.headers))
     except CredentialError as error:
         return Access(url, refused=(error.reason, str(error)))
+
+
+def url_trouble(url: str) -> str | None:
+    """Return why a text is no URL of a server; None where it is one."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # reading it raises ValueError where it is no number
+        return None if parts.hostname else "it names no host"
+    except ValueError as error:
+        return str(error)
 
 
 class OwnAccess(NamedTuple):
@@ -171,15 +191,26 @@ def _certificate_trouble(certificates: Certificates) -> str:
     """Return why the certificates cannot be used; empty = they can."""
     try:
         tls_context(certificates)
-    except (ssl.SSLError, ValueError) as error:
+    except (ssl.SSLError, ValueError, TypeError) as error:
         return str(error)
     return ""
 
 
 def certificates_of(texts: Mapping[str, str], namespace: str, field: str) -> Certificates:
     """Return the certificates in the texts of Secrets that `field` of a policy names. Raises CredentialError."""
-    certificates = Certificates(texts.get("ca", ""), texts.get("certificate", ""), texts.get("private_key", ""))
-    if trouble := _certificate_trouble(certificates):
+    names = [name for name in Certificates.__dataclass_fields__ if texts.get(name)]
+    blocks = {name: "".join(f"{block}\n" for block in PEM.findall(texts[name])) for name in names}
+    if empty := [name for name, text in blocks.items() if not text]:
+        keys = " and ".join(empty).replace("_k", "K")
+        text = f"{field}.{keys}: its Secret in {namespace} holds no PEM: it begins with -----BEGIN"
+        raise CredentialError(text, "SecretInvalid")
+    certificates = Certificates(**blocks)
+    try:
+        trouble = _certificate_trouble(certificates)
+    except OSError as error:
+        # Of this machine and of now, not of the text: it is tried again.
+        raise CredentialError(f"{field}: its certificates cannot be loaded: {error}", "SecretUnavailable") from error
+    if trouble:
         raise CredentialError(f"{field}: its Secrets in {namespace} hold no usable PEM: {trouble}", "SecretInvalid")
     return certificates
 
@@ -188,12 +219,25 @@ def tls_context(certificates: Certificates) -> ssl.SSLContext:
     """Return a TLS context. Raises ssl.SSLError or ValueError where a text is no valid PEM."""
     context = ssl.create_default_context(cadata=certificates.ca or None)
     if certificates.certificate:
-        with NamedTemporaryFile("w", prefix="rlscaler-", suffix=".pem") as file:
-            # The ssl module reads a certificate chain from files only; only this user may read the temporary file.
-            file.write(f"{certificates.certificate}\n{certificates.private_key}\n")
-            file.flush()
-            context.load_cert_chain(file.name, password=_no_password)
+        with _file_of(f"{certificates.certificate}\n{certificates.private_key}\n") as path:
+            context.load_cert_chain(path, password=_no_password)
     return context
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """Yield the path of a file with `text`: the ssl module reads a certificate chain from files only."""
+    if not hasattr(os, "memfd_create"):
+        with NamedTemporaryFile(prefix="rlscaler-", suffix=".pem") as file:
+            file.write(text.encode())
+            file.flush()
+            yield file.name
+        return
+    # In memory: a full or read-only disk stops nothing, and no private key comes to lie on it.
+    with os.fdopen(os.memfd_create("rlscaler"), "wb") as memory:
+        memory.write(text.encode())
+        memory.flush()
+        yield f"/proc/self/fd/{memory.fileno()}"
 
 
 def _no_password() -> str:
@@ -204,7 +248,7 @@ def _no_password() -> str:
 def _decoded(name: Name, body: Mapping[str, Any]) -> Secret:
     try:
         return {key: base64.b64decode(text, validate=True) for key, text in (body.get("data") or {}).items()}
-    except binascii.Error as error:
+    except (binascii.Error, ValueError) as error:
         raise CredentialError(f"Secret {name.namespace}/{name.name} is not base64: {error}", "SecretInvalid") from error
 
 

@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import ssl
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -18,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from rlscaler_core.api.metrics import Metrics
 from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import CredentialError
-from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of, own_access
+from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of, certificates_of, own_access
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.settings import Settings
@@ -85,6 +86,15 @@ def test_what_cannot_be_used_is_said(access, auth, held, reason, says):
     found = access(auth, s=held)
     assert found.refused[0] == reason
     assert says in found.refused[1]
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[x", "http://a:port", "http://[::1]:99999", "http://:80", "https://a]b", "http://?"]
+)
+def test_a_text_that_is_no_url_is_refused_by_its_field(access, url):
+    reason, text = access(None, url=url).refused
+    assert reason == "UrlInvalid"
+    assert "spec.metrics.prometheus.url" in text
 
 
 def test_no_secret_is_read_for_a_url_that_is_not_allowed(access):
@@ -231,6 +241,30 @@ def own(metrics=None, **settings):
     metrics = Metrics.model_validate({"queries": {"arrivalRate": "up"}, **(metrics or {})})
     access = access_of(metrics, ("team", "chat"), chosen, None)
     return own_access(access, metrics, "team", chosen)
+
+
+def test_comments_around_certificates_may_be_in_any_language(authority):
+    texts = {"ca": f"# Société Générale \u2603\n{authority.pem}\n# fin"}
+    assert certificates_of(texts, "ns", "field") == Certificates(f"{authority.pem.strip()}\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["\u00e9", "-----BEGIN CERTIFICATE-----\n\u00e9\n-----END CERTIFICATE-----", "\0", "x" * 9]
+)
+@pytest.mark.parametrize("part", ["ca", "certificate", "private_key"])
+def test_bytes_that_are_no_certificate_are_refused_by_their_field(authority, part, text):
+    certificate, private = authority.issue()
+    texts = {"ca": authority.pem, "certificate": certificate, "private_key": private, part: text}
+    with pytest.raises(CredentialError, match="field"):
+        certificates_of(texts, "ns", "field")
+
+
+def test_a_client_certificate_needs_no_disk(authority, monkeypatch):
+    """/tmp may be full or read-only."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    certificate, private = authority.issue()
+    texts = {"ca": authority.pem, "certificate": certificate, "private_key": private}
+    assert certificates_of(texts, "ns", "field").certificate
 
 
 def test_own_queries_go_where_the_others_go_unless_the_administrator_says_otherwise():
