@@ -110,7 +110,7 @@ def shares_of(splits: list[Split]) -> Shares:
 
 def current_weights(splits: list[Split]) -> Weights | None:
     """Return the weights of the first rule that splits between the two and is open; None where there is none."""
-    return next((split.weights for split in splits if split.both and sum(split.weights)), None)
+    return next((split.weights for split in splits if split.both and any(split.weights)), None)
 
 
 def route_patch(route: Mapping[str, Any], splits: list[Split], weights: Weights) -> list[dict[str, Any]]:

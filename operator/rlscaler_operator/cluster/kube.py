@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
@@ -86,10 +88,30 @@ async def load_configuration(settings: Settings, context: str | None = None) -> 
     return configuration
 
 
+@dataclass(frozen=True, kw_only=True)
+class NamedConnection(kopf.ConnectionInfo):
+    """Connection of kopf with the `tls-server-name` of a kubeconfig, which kopf itself does not know."""
+
+    tls_server_name: str | None = None
+
+    def as_ssl_context(self) -> ssl.SSLContext:
+        """Return a context that asks for and checks that name, whatever the host of the URL is."""
+        context = super().as_ssl_context()
+        if self.tls_server_name:
+            wrap, name = context.wrap_bio, self.tls_server_name
+
+            def wrap_bio(*arguments: Any, **options: Any) -> ssl.SSLObject:
+                return wrap(*arguments, **options | {"server_hostname": name})
+
+            # asyncio opens each connection by this method.
+            context.wrap_bio = wrap_bio  # type: ignore[method-assign]
+        return context
+
+
 async def connection(configuration: Configuration, attempt: int = 0) -> kopf.ConnectionInfo:
     """Return the same credentials for kopf. `attempt` distinguishes them from equal ones that were refused before."""
     token = await configuration.get_api_key_with_prefix("BearerToken")
-    return kopf.ConnectionInfo(
+    return NamedConnection(
         server=configuration.host,
         ca_path=configuration.ssl_ca_cert,
         insecure=not configuration.verify_ssl,
@@ -99,6 +121,7 @@ async def connection(configuration: Configuration, attempt: int = 0) -> kopf.Con
         certificate_path=configuration.cert_file,
         private_key_path=configuration.key_file,
         proxy_url=configuration.proxy,
+        tls_server_name=configuration.tls_server_name or None,
         priority=attempt,
     )
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import ssl
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -72,3 +73,15 @@ async def test_refused_credentials_are_read_anew_though_not_at_every_refusal(api
     api_server.status = 200
     assert await kube.get("/x") == {}
     await kube.close()
+
+
+async def test_kopf_asks_for_the_server_name_of_the_kubeconfig():
+    configuration = Configuration(host="https://127.0.0.1:6443")
+    configuration.tls_server_name = "kubernetes.default.svc"
+    context = (await connection(configuration)).as_ssl_context()
+    wrapped = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_side=False, server_hostname="127.0.0.1")
+    assert wrapped.server_hostname == "kubernetes.default.svc"
+    configuration.tls_server_name = None
+    context = (await connection(configuration)).as_ssl_context()
+    wrapped = context.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="127.0.0.1")
+    assert wrapped.server_hostname == "127.0.0.1"
