@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision import forecast
+from rlscaler_core.decision.clock import on_the_clock_of
 from rlscaler_core.decision.error_budget import count
 from rlscaler_core.decision.exceptions import ContractMismatchError
 from rlscaler_core.decision.forecaster.learn import learn
@@ -74,7 +75,7 @@ def sense(params: Params, state: State, samples: Samples) -> State:
 
     Call it at every sensing tick, before `observe` or `decide`. A row's history shifts only when it grows.
     """
-    state = count(params, state, samples)
+    state = count(params, on_the_clock_of(samples, state), samples)
     taken = samples.time - samples.age_seconds[:, 0]
     fresh = arrivals_known(params, samples) & ~(taken <= state.rate_time[:, -1] + _SAME_SAMPLE_SECONDS)
     stale = np.flatnonzero(~fresh)

@@ -40,6 +40,9 @@ highest usage."""
 SETTLE_SECONDS = 3600.0
 """Time for which a smaller request must have been enough before it is taken."""
 
+STEP_SECONDS = 60.0
+"""A remembered time later than now by more than this shows a clock that was set back."""
+
 FEWEST_SAMPLES = 20
 """Samples before anything is recommended."""
 
@@ -95,10 +98,21 @@ def recommend(ranges: Ranges, memory: Memory, usage: Usage) -> Memory:
     new one, and where its `most` is another one usage is counted anew. No request is outside of its range, and none is
     NaN again once it was recommended and has a range.
     """
-    after = _taken_in(ranges, _counted_anew(ranges, memory), usage)
+    after = _taken_in(ranges, _counted_anew(ranges, _without_future(memory, usage.time)), usage)
     used = ranges.most * EDGES[np.stack([_percentile(after.weight), _peak(after.seen, usage.time)], axis=1)]
     known = (after.samples >= FEWEST_SAMPLES) & np.isfinite(usage.used)
     return _settled(ranges, after, np.where(known, _stepped(MARGIN * used, ranges), np.nan), usage)
+
+
+def _without_future(memory: Memory, now: Float) -> Memory:
+    """Return `memory` with times after `now` (N,) taken for now: the clock was set back, and they would never age."""
+    ahead = now + STEP_SECONDS
+    return replace(
+        memory,
+        time=np.where(memory.time > ahead, now, memory.time),
+        seen=np.where(memory.seen > ahead[:, None], now[:, None], memory.seen),
+        smaller_since=np.where(memory.smaller_since > ahead[:, None], now[:, None], memory.smaller_since),
+    )
 
 
 def least_memory(ranges: Ranges, memory: Memory, now: Float) -> Float:

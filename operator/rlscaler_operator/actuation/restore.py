@@ -27,6 +27,7 @@ from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.sensing.measure import samples_of, samples_row
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state.clock import unix
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.traffic import CONFIRM_SECONDS
@@ -56,7 +57,6 @@ class Deletion:
         self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
         self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
         self._weight_writer = WeightWriter(kube, shards, limiter, cache, settings)
-        self._epoch = time.time() - time.monotonic()
 
     async def run(self, policy: Policy) -> None:
         """Restore the originals where the policy asks for it, then remove the finalizer; failures are tried again."""
@@ -126,7 +126,7 @@ class Deletion:
         row = samples_row(
             policy.decision.readings,
             now - policy.decision.read_at,
-            self._epoch + now,
+            unix(now),
             (wanted.get("gpu", 0), wanted.get("cpu", 0)),
             (ready[0], ready[1]),
             {},

@@ -77,5 +77,6 @@ def _reported(status: Mapping[str, Any], pool: str, now: float, interval_seconds
     replicas = ((status.get("targets") or {}).get(pool) or {}).get("desired")
     if decided is None or replicas is None:
         return None
-    age = now - datetime.fromisoformat(decided).timestamp()
+    # A decision from the future was dated by a clock that was set back since: its age is not known.
+    age = abs(now - datetime.fromisoformat(decided).timestamp())
     return int(replicas) if age <= UNREFRESHED_STATUSES * interval_seconds else None

@@ -16,6 +16,7 @@ from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.sensing.measure import missing_signals, pauses
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import demoted, writes
+from rlscaler_operator.state.clock import unix_now
 from rlscaler_operator.state.findings import Findings, Problem
 from rlscaler_operator.state.ownership import Conflict, ForeignWrites, declared, find_sizer, remedy, tool_of, who
 from rlscaler_operator.state.policy import Policy
@@ -173,7 +174,7 @@ class Diagnostician:
             findings.warnings.append(Problem(conflict.reason, text))
 
     def _foreign(self, policy: Policy, findings: Findings) -> Conflict | None:
-        now = time.time()
+        now = unix_now()
         for name in filter(None, policy.deployments):
             deployment = self._cache.deployments.get((policy.key[0], name))
             if deployment is None:

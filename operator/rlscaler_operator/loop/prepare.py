@@ -30,6 +30,7 @@ from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.sensing.streams import Stream, Streams
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.shadows import Shadows, params_and_actor
+from rlscaler_operator.state.clock import unix
 from rlscaler_operator.state.error_budget import restore_slo
 from rlscaler_operator.state.ownership import turned_off
 from rlscaler_operator.state.policy import Policy
@@ -64,11 +65,6 @@ class Preparer:
     ) -> None:
         self._settings, self._cache, self._metrics = settings, cache, metrics
         self._actors, self._shadows, self._streams = actors, shadows, streams
-        self._epoch = time.time() - time.monotonic()
-
-    def unix(self, now: float) -> float:
-        """Return the unix time in seconds of a monotonic time. Steps of the wall clock do not change it."""
-        return self._epoch + now
 
     def prepare(self, policy: Policy, due: Due, answers: Answers, elapsed_seconds: float = 0.0) -> Prepared | None:
         """Return the policy's row of the batch, `elapsed_seconds` after the answers.
@@ -90,17 +86,17 @@ class Preparer:
         # With each action, and at the first tick: a report would otherwise replace the usage in the status by nothing.
         unsized = policy.decision.sizing is None
         if (unsized and policy.subject.sized) or (due is Due.ACTION and not unsized):
-            size_pods(policy, answers, self.unix(now) - elapsed_seconds)
+            size_pods(policy, answers, unix(now) - elapsed_seconds)
         policy.decision.learn(learned(policy, self._cache))
         policy.decision.turn_off(turned_off(policy.spec, deployments))
         policy.decision.use(*self._actors.get(policy))
-        self._shadows.ensure_promotion(policy, self.unix(now))
+        self._shadows.ensure_promotion(policy, unix(now))
         params, actor = params_and_actor(policy)
         pending, stuck = self._pending(policy, params)
         samples = samples_row(
             readings,
             elapsed_seconds,
-            self.unix(now),
+            unix(now),
             replicas,
             ready,
             policy.observed.annotations,
@@ -113,7 +109,7 @@ class Preparer:
             NO_STREAM if stream is None else stream.consumed,
         )
         if policy.decision.state is None:
-            policy.decision.state = self._resumed(policy, params, replicas, self.unix(now))
+            policy.decision.state = self._resumed(policy, params, replicas, unix(now))
         state = with_stack(policy.decision.state, policy.decision.actor)
         kind: Kind = "action" if due is Due.ACTION else "floor"
         return Prepared(params, state, samples, kind, actor, policy.observed.generation)

@@ -31,6 +31,7 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
+from rlscaler_operator.state.clock import unix_now
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.schedule import Due
@@ -266,7 +267,7 @@ class Ticker:
             and tick.policy.spec.signal is None
         ]
         self._shadows.tick(here, self._tables.samples)
-        due = self._shadows.due_for_calibration([item.policy for item in here], self._preparer.unix(time.monotonic()))
+        due = self._shadows.due_for_calibration([item.policy for item in here], unix_now())
         if due:
             self._launch([], self._calibrate(access, due))
         late = self._objectives.due([item.policy for item in here], time.monotonic())
@@ -281,9 +282,7 @@ class Ticker:
         except MetricsError as error:
             log.warning("no latency histograms to hold the model of the virtual services against: %s", error)
             measured = {}
-        self._shadows.calibrate(
-            [policy for policy in policies if policy.running], measured, self._preparer.unix(time.monotonic())
-        )
+        self._shadows.calibrate([policy for policy in policies if policy.running], measured, unix_now())
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:

@@ -32,6 +32,7 @@ from rlscaler_operator.reporting.stabilization import to_status
 from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import status
+from rlscaler_operator.state.clock import unix_now
 from rlscaler_operator.state.error_budget import slo_status
 from rlscaler_operator.state.findings import Findings, update
 from rlscaler_operator.state.pod_sizes import status_of
@@ -101,7 +102,7 @@ class Reporter:
         if applied is not None:
             measures.written(self._metrics, policy, applied)
         weights = applied.weights if applied is not None else None
-        status = self._build(policy, outcome, deployments, weights, now.timestamp())
+        status = self._build(policy, outcome, deployments, weights, unix_now())
         self._publisher.publish(policy, status, self._news(policy, findings, before, changed, applied))
         policy.report.made_from = made_from
 

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.decision.forecaster.memory import sound
 from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.types import EVENTS, POOLS, Float, Int, Params, State
 from rlscaler_operator.state.status import PLACEMENTS
@@ -41,7 +42,10 @@ def to_status(state: State, params: Params, now: float, replicas: Mapping[str, i
 
 
 def restore(state: State, params: Params, remembered: Stabilization | None, now: float) -> State:
-    """Fill `state` in place with the memory of a former process, and return it; expired entries are left out."""
+    """Fill `state` in place with the memory of a former process, and return it; expired entries are left out.
+
+    An entry that would last for longer than a whole window comes from a clock that was ahead: it counts as made `now`.
+    """
     keep = float(params.stabilization_seconds[0].max())
     period = float(params.rules[0, :, :, 2].max())
     if remembered is not None and remembered.budget_per_hour is not None:
@@ -72,7 +76,7 @@ def restore_placement(state: State, placement: PlacementStatus | None) -> None:
 def restore_forecaster(state: State, text: str | None) -> None:
     """Restore the forecaster of a former process in place. Raises ForecasterStateError where it cannot be read."""
     if text:
-        state.load_recent, state.load_calendar = from_text(text)
+        state.load_recent, state.load_calendar = sound(*from_text(text))
 
 
 def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> list[Expiry]:
@@ -85,6 +89,6 @@ def _expiries(times: Float, values: Int, keep_seconds: float, now: float) -> lis
 
 
 def _fill(times: Float, values: Int, entries: list[Expiry], keep_seconds: float, now: float) -> None:
-    alive = [e for e in entries if now < e.expires.timestamp() <= now + keep_seconds]
+    alive = [e for e in entries if now < e.expires.timestamp()] if keep_seconds > 0 else []
     for i, entry in enumerate(alive[: min(EVENTS, len(times))]):
-        times[i], values[i] = entry.expires.timestamp() - keep_seconds, entry.value
+        times[i], values[i] = min(entry.expires.timestamp() - keep_seconds, now), entry.value

@@ -1,9 +1,9 @@
 """Learning from one more arrival rate: a sensing tick of the forecaster.
 
-Bad history teaches nothing rather than something wrong. After a gap the open forecasts are dropped, since it is not
-known how high the load rose meanwhile, and no jump is seen across it. A service without requests is not looked at: a
-month of zeros leaves its memory as it was. A load that changes for good is followed at the pace at which the past
-is forgotten.
+Bad history teaches nothing rather than something wrong. After a gap, or a step of the clock, the open forecasts are
+dropped, since it is not known how high the load rose meanwhile, and no jump is seen across it. A service without
+requests is not looked at: a month of zeros leaves its memory as it was. A load that changes for good is followed at
+the pace at which the past is forgotten.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from rlscaler_core.decision.types import Bool, Float, Float32, Params
 
 GAP_SECONDS = 90.0
 """Time without a sample after which the load meanwhile counts as unknown."""
+
+STEP_SECONDS = 1.0
+"""A sample older than the newest one by more than this shows a clock that was set back: the load meanwhile counts as
+unknown. Less is the rounding of the memory and the difference between two processes' clocks."""
+
+HIGHEST_RATE = 1e12
+"""Requests/s above which nothing is learned: no service gets as many, and a float32 overflows not far beyond."""
 
 FAST_SECONDS, SLOW_SECONDS, PEAK_SECONDS, DAY_SECONDS, LONG_SECONDS = 10.0, 60.0, 600.0, 86400.0, 900.0
 _PACES = -1 / np.array([FAST_SECONDS, SLOW_SECONDS, PEAK_SECONDS, DAY_SECONDS, LONG_SECONDS], np.float32)
@@ -65,8 +72,10 @@ def learn(
     memory = recent_of(recent)
     with np.errstate(invalid="ignore", over="ignore"):
         elapsed = _elapsed(memory, taken)
+        fresh = fresh & (rate <= HIGHEST_RATE)
         known = fresh & ((rate > IDLE_RATE) | (memory.slow > IDLE_RATE))
-        gap = known & ~(elapsed <= GAP_SECONDS)
+        # An average moved over a negative time would leave the rate behind, by e to the power of the step.
+        gap = known & ~((elapsed >= -STEP_SECONDS) & (elapsed <= GAP_SECONDS))
         if gap.any():
             _begin_again(memory, gap, rate)
         _new_horizons(memory, horizons(params), fresh)

@@ -178,6 +178,23 @@ def nothing_learned(n: int) -> tuple[Float32, Float32]:
     return np.repeat(recent, n, axis=0), np.repeat(calendar, n, axis=0)
 
 
+LARGEST = 1e12
+"""Largest magnitude of a number in a sound memory."""
+
+
+def sound(recent: Float32, calendar: Float32) -> tuple[Float32, Float32]:
+    """Return both rows with the value of `nothing_learned` for every number that learning never leaves behind.
+
+    An earlier release, or a hand, may have stored an infinity: an average never comes back from it.
+    """
+    recent, calendar = (
+        # A part that is NaN at first may stay so: it was not seen yet.
+        np.where((np.abs(row) <= LARGEST) | (np.isnan(row) & np.isnan(fresh)), row, fresh)
+        for row, fresh in zip((recent, calendar), nothing_learned(len(recent)), strict=True)
+    )
+    return recent, calendar
+
+
 def is_kept(recent: NDArray[np.float32]) -> bool:
     """Return whether a state has room for a forecaster; training and comparisons may leave it out (0 columns)."""
     return bool(recent.shape[1] > 0)
