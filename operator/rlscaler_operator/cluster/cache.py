@@ -35,7 +35,7 @@ from rlscaler_operator.cluster.holders import NodeHolders
 from rlscaler_operator.cluster.kinds import TargetKinds, is_other
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.selectors import Selector, selects
-from rlscaler_operator.cluster.sized_pods import SizedPods
+from rlscaler_operator.cluster.sized_pods import SizedPods, remove
 from rlscaler_operator.cluster.vertical_autoscalers import VerticalAutoscalers
 
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -142,7 +142,7 @@ class WatchCache:
         return selector_of(scale) is not None and self._selectors.get(key) != selector_of(scale)
 
     def drop_target(self, key: Key) -> None:
-        for by_target in (self.deployments, self._selectors, self._ready):
+        for by_target in (self.deployments, self._selectors, self._ready, self._starts, self._starting):
             by_target.pop(key, None)
 
     def drop_targets(self, prefix: str) -> None:
@@ -172,7 +172,10 @@ class WatchCache:
     def drop_autoscaler(self, kind: str, key: Key) -> None:
         autoscaler = self._autoscalers.pop((kind, *key), None)
         if autoscaler is not None:
-            self._scaled[key[0], autoscaler.target].remove(autoscaler)
+            scalers = self._scaled[key[0], autoscaler.target]
+            scalers.remove(autoscaler)
+            if not scalers:
+                del self._scaled[key[0], autoscaler.target]
 
     def drop_autoscalers(self, kind: str) -> None:
         """Forget all scalers of a kind."""
@@ -253,13 +256,13 @@ class WatchCache:
     def _note_mark(self, deployment: Key, body: Mapping[str, Any]) -> None:
         pods, name = self.pods.setdefault(deployment, {}), body["metadata"]["name"]
         if "deletionTimestamp" in body["metadata"]:
-            pods.pop(name, None)
+            remove(self.pods, deployment, name)
         else:
             pods[name] = (body["metadata"].get("annotations") or {}).get(DELETION_COST) == IDLE
 
     def _note_starting(self, deployment: Key, uid: str, body: Mapping[str, Any]) -> None:
         if is_over(body) or self._was_ready[uid]:
-            self._starting.get(deployment, {}).pop(uid, None)
+            remove(self._starting, deployment, uid)
         else:
             self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
 
@@ -270,11 +273,10 @@ class WatchCache:
         if self.holders is not None:
             self.holders.drop(key_of(body))
         if deployment is not None:
-            self.pods.get(deployment, {}).pop(body["metadata"]["name"], None)
+            remove(self.pods, deployment, body["metadata"]["name"])
+            remove(self._starting, deployment, uid)
             if self.sizes is not None:
                 self.sizes.drop(deployment, body["metadata"]["name"])
-        if deployment in self._starting:
-            self._starting[deployment].pop(uid, None)
         return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)
 
     def pending_seconds(self, key: Key) -> float:

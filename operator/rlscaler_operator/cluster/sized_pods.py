@@ -36,11 +36,19 @@ class SizedPods:
 
     def drop(self, target: Key, name: str) -> None:
         """Forget a pod."""
-        self._pods.get(target, {}).pop(name, None)
+        remove(self._pods, target, name)
 
     def of(self, target: Key) -> list[dict[str, Any]]:
         """Return the pods of a target, with the parts of their bodies about their size."""
         return list(self._pods.get(target, {}).values())
+
+
+def remove(by_target: dict[Key, dict[str, Any]], target: Key, name: str) -> None:
+    """Remove a pod of a target, and the target with its last pod."""
+    pods = by_target.get(target, {})
+    pods.pop(name, None)
+    if not pods:
+        by_target.pop(target, None)
 
 
 def _parts(body: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

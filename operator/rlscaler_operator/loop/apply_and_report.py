@@ -56,6 +56,7 @@ class Reconciler:
             or outcome.decision is None
             or outcome.entry.kind == "action"
             or outcome.moves
+            or policy.outbox.lost
         ):
             return False
         if policy.traffic.pending or (policy.acts and in_place(policy)):
@@ -132,6 +133,8 @@ class Reconciler:
         in_force = applied is None or (applied.complete and applied.weights_problem is None)
         if not in_force or findings.conflict is not None:
             made_from = None
+        if self._registry.get(policy.key) is not policy:
+            return True  # deleted meanwhile
         with self._metrics.stage("report"):
             self._reporter.report(policy, findings, outcome, applied, policy.deployments_in(self._cache), made_from)
         return error is None and not (applied is not None and applied.failed)
@@ -162,13 +165,14 @@ class Reconciler:
     def _still_wanted(self, policy: Policy, outcome: Outcome) -> bool:
         """Return whether this is still the policy of the decision: it may have been edited or deleted meanwhile."""
         same = policy.running and policy.observed.generation == outcome.entry.generation
-        return same and self._shards.of(policy.key).held
+        return same and self._registry.get(policy.key) is policy and self._shards.of(policy.key).held
 
     async def report_idle(self, policy: Policy) -> None:
         """Report a policy that is switched off or invalid, once."""
         findings = await self._diagnostician.diagnose(policy, None)
         findings.warnings += await self._sizer.withdraw(policy)
-        self._reporter.report(policy, findings, None, None, {}, None)
+        if self._registry.get(policy.key) is policy:
+            self._reporter.report(policy, findings, None, None, {}, None)
 
 
 def _internal(error: Exception) -> Problem:

@@ -69,6 +69,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     sized_pods = SizedPods() if settings.resize else None
     cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders, sizes=sized_pods)
     registry = Registry(partial(load_seconds, window=windows(settings)[0]))
+    metrics.exists = lambda key: registry.get(key) is not None
     events = Events(kube, limiter, settings.identity)
     config_maps = References(kube, CONFIG_MAPS, settings.reload_seconds, background.wake.set)
     secrets = References(kube, SECRETS, settings.reload_seconds, background.wake.set)

@@ -30,6 +30,8 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._series = PolicySeries()
+        self.exists: Callable[[tuple[str, str]], bool] = lambda key: True
+        """Returns whether a policy of this (namespace, name) is known."""
         ProcessCollector(registry=self.registry)
         self._of_the_process()
         self._of_budgets()
@@ -322,8 +324,9 @@ class Metrics:
             del self._budgets[name], self._resources[name]
 
     def of(self, namespace: str, policy: str) -> Series:
-        """Return the series of a policy."""
-        return self._series.of((namespace, policy))
+        """Return the series of a policy; of one that is gone, series that nobody reads."""
+        # A tick may end after its policy: what it counts then would stay for good, and fire alerts.
+        return self._series.of((namespace, policy)) if self.exists((namespace, policy)) else Series({})
 
     def forget(self, namespace: str, policy: str) -> None:
         """Remove every series of a policy."""

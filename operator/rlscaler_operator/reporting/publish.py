@@ -86,7 +86,7 @@ class Publisher:
 
     def _worth(self, policy: Policy, status: Json) -> bool:
         """Return True where the status has news, or the last write was long enough ago."""
-        if significant(status) != significant(policy.outbox.status):
+        if significant(status) != significant(policy.outbox.status) or policy.outbox.misses(status):
             return True
         now = time.monotonic()
         if now - policy.outbox.written_at < self._settings.status_interval_seconds:
@@ -98,7 +98,7 @@ class Publisher:
 
     async def _write(self, policy: Policy, status: Json) -> bool:
         """Write a status; return False where that fails."""
-        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        path, lost = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status"), set[str]()
         try:
             async with self._limiter.slot(Priority.REPORT):
                 if policy.observed.deleting or self._registry.get(policy.key) is not policy:
@@ -108,12 +108,15 @@ class Publisher:
                     status["originals"] = policy.ownership.originals.to_dict()
                 if not self._worth(policy, status):
                     return True
-                patch = merge_patch(policy.outbox.status, status)
+                # Parts that are lost during this write stay lost.
+                lost, policy.outbox.lost = policy.outbox.lost, set()
+                patch = merge_patch({n: part for n, part in policy.outbox.status.items() if n not in lost}, status)
                 timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
                 await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
         except (KubeError, LeaseLostError) as error:
             if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
                 log.warning("%s/%s: status was not written: %s", *policy.key, error)
+            policy.outbox.lost |= lost
             self._metrics.status_writes.labels("Failed").inc()
             return False
         self._metrics.status_writes.labels("Written").inc()

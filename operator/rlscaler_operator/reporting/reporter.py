@@ -76,7 +76,7 @@ class Reporter:
         outbox = policy.outbox
         unseen = outbox.status.get("observedGeneration") != policy.observed.generation
         # A report also removes `newPods` from the status, by which the size of new pods is set.
-        return unseen or outbox.written_at == float("-inf") or bool(policy.observed.new_pods)
+        return unseen or outbox.written_at == float("-inf") or bool(policy.observed.new_pods or outbox.lost)
 
     def report(
         self,

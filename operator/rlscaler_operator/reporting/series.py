@@ -62,7 +62,8 @@ class Series:
         if (metric, *labels) not in self.values:
             for key in [key for key in self.values if key[0] is metric]:
                 del self.values[key]
-            self.put(metric, 1.0, *labels)
+            # Not among the shared keys: names of services and models would stay there after their policies.
+            self.values[metric, *labels] = 1.0
 
 
 class PolicySeries(Collector):

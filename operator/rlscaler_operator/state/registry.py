@@ -53,6 +53,7 @@ class Registry:
         policy = self._policies.get(key)
         if policy is None or policy.uid != metadata.get("uid", ""):
             return self._adopt(key, body)
+        policy.outbox.watched(policy.observed.latest.get("status") or {}, body.get("status") or {})
         if policy.observed.generation == metadata.get("generation", 0):
             policy.observed.read(body)
             return policy

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -78,9 +79,20 @@ class Outbox:
     pending: PendingReport | None = None
     writing: bool = False
     """Whether a write is under way."""
+    lost: set[str] = field(default_factory=set)
+    """Parts of `status` that another writer has emptied since: they are written again, whole."""
 
     def wrote_originals(self, originals: dict[str, Any]) -> None:
         self.status["originals"] = originals
+
+    def watched(self, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+        """Note the parts of the status that the object had `before` and has lost `now`."""
+        # By what the watch showed: a part that an older CRD prunes was never there, and would be written for ever.
+        self.lost |= {name for name in before if before[name] and not now.get(name) and self.status.get(name)}
+
+    def misses(self, status: Mapping[str, Any]) -> bool:
+        """Return True where the object has lost a part that `status` has."""
+        return not self.lost.isdisjoint(status)
 
 
 @dataclass(slots=True)

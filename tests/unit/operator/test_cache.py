@@ -2,6 +2,7 @@ import pytest
 
 from rlscaler_operator.cluster.bodies import deployment_of_pod, parse_deployment, start_seconds
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.sized_pods import SizedPods
 
 
 def body(replicas=2, ready=1, version="10", uid="u", managers=()):
@@ -230,3 +231,28 @@ def test_all_autoscalers_of_a_kind_are_dropped_at_once():
     cache.drop_autoscalers("ScaledObject")
     assert cache.autoscaler_of("ns", "one") is None
     assert cache.autoscaler_of("ns", "two").kind == "HorizontalPodAutoscaler"
+
+
+def test_nothing_is_kept_of_what_is_gone():
+    cache = WatchCache(sizes=SizedPods())
+    empty = repr(WatchCache(sizes=None, clock=cache.clock, kinds=cache.kinds, verticals=cache.verticals, _numbers=1))
+    cache.put_deployment(body())
+    scaler = {"metadata": {"namespace": "ns", "name": "hpa"}, "spec": {"scaleTargetRef": {"name": "chat"}}}
+    cache.put_autoscaler("HorizontalPodAutoscaler", scaler)
+    for uid in ("a", "b"):
+        for ready in (None, "2026-01-01T00:00:50Z"):
+            seen = pod(uid, ready=ready)
+            seen["metadata"] |= {"name": f"chat-6b7f-{uid}", "resourceVersion": "1"}
+            cache.put_pod(seen | {"spec": {"containers": []}})
+    starting = pod("c", ready=None)
+    cache.put_pod(starting | {"metadata": starting["metadata"] | {"resourceVersion": "1"}, "spec": {"containers": []}})
+    assert cache.pending_seconds(("ns", "chat")) >= 0
+    cache.drop_autoscaler("HorizontalPodAutoscaler", ("ns", "hpa"))
+    for uid in ("a", "b", "c"):
+        gone = pod(uid)
+        gone["metadata"]["name"] = gone["metadata"]["name"] if uid == "c" else f"chat-6b7f-{uid}"
+        cache.drop_pod(gone)
+    cache.drop_target(("ns", "chat"))
+    assert cache.sizes._pods == {}
+    cache.sizes, cache._numbers = None, 1
+    assert repr(cache) == empty

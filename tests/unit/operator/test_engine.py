@@ -416,3 +416,39 @@ async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoi
     await until(lambda: not edited.timing.busy and edited.report.conditions)
     assert {one.type: one.reason for one in edited.report.conditions}["Ready"] == "InvalidSpec"
     await until(lambda: not edited.outbox.writing and not other.outbox.writing)
+
+
+async def test_a_policy_that_is_deleted_during_its_tick_leaves_no_series_and_no_event(engine, api_server, policy_body):
+    policy = engine.registry.put(policy_body())
+    engine.forget(policy.key, policy.uid)
+    await engine.reconciler.apply_and_report(policy, None, None)
+    await engine.reconciler.report_idle(policy)
+    engine.metrics.of(*policy.key).add(engine.metrics.errors, 1)
+    assert 'policy="chat"' not in engine.metrics.render().decode()
+    assert not engine.events._filters
+    assert not policy.outbox.writing
+
+
+async def test_a_status_that_somebody_emptied_is_written_again_with_its_originals(
+    engine, api_server, policy_body, monkeypatch
+):
+    engine.shards.leases[0]._deadline = math.inf
+    originals = {"time": "2026-01-01T00:00:00Z", "replicas": {"gpu": 3}}
+    policy = engine.registry.put(policy_body() | {"status": {"originals": originals}})
+    await engine.reconciler.apply_and_report(policy, None, None)
+    await until(lambda: not policy.outbox.writing)
+    full = dict(policy.outbox.status)
+    assert full["conditions"]
+    engine.registry.put(policy_body() | {"status": full})
+    await engine.reconciler.apply_and_report(policy, None, None)
+    assert not policy.outbox.writing
+    engine.registry.put(policy_body())
+    assert policy.outbox.lost >= {"conditions", "originals", "observedGeneration"}
+    patches, kube = [], engine.reporter._publisher._kube
+    patch = kube.patch
+    monkeypatch.setattr(kube, "patch", lambda path, sent, **more: patches.append(sent) or patch(path, sent, **more))
+    await engine.reconciler.apply_and_report(policy, None, None)
+    await until(lambda: not policy.outbox.writing)
+    assert patches[-1]["status"]["originals"] == originals
+    assert patches[-1]["status"]["conditions"]
+    assert not policy.outbox.lost
