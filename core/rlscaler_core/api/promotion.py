@@ -92,6 +92,6 @@ class PromotionStatus(Reported):
     regret: Regret | None = None
     """Of the days that count."""
     basis: Word | None = None
-    """Basis of the evidence: model, service and SLO. Another basis begins anew."""
+    """Basis of the evidence, a digest for each part that decisions read. Another basis begins anew."""
     evidence: list[EvidenceDay] = Field(default_factory=list, max_length=EVIDENCE_DAYS)
     """The comparison day by day, oldest first."""

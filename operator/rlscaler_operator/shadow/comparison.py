@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 from rlscaler_core.api.promotion import EVIDENCE_DAYS, EvidenceDay, MeasuredDay, PromotionStatus
 from rlscaler_core.decision.types import POOLS, Float, Params
 from rlscaler_core.queueing.fluid import RELATIVE_BOUNDS, Meter, percentile_ms
-from rlscaler_operator.records.record import describe
+from rlscaler_operator.shadow.basis import basis_of, former_basis, with_model
 from rlscaler_operator.shadow.calibration import Histogram, tells_running
 from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
 from rlscaler_operator.shadow.service_times import ServiceTimes, unknown_times
@@ -173,18 +172,17 @@ def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
 def requirements_of(policy: Policy) -> Requirements:
     """Return the requirements of a policy's spec and its actor."""
     spec = policy.spec
-    named = (*describe(policy.decision.actor).values(), *map(str, policy.deployments), policy.subject.service)
-    otherwise = [name for name in (spec.capacity.unit, spec.slo.signal) if name not in ("requests", "endToEnd")]
-    text = "\n".join((*named, str(spec.slo.latency_milliseconds), *otherwise))
-    basis = hashlib.sha256(text.encode()).hexdigest()[:16]
-    if (
-        policy.decision.actor is None
-        and policy.promotion.status is not None
-        and policy.promotion.status.basis is not None
-    ):
+    required = spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective
+    written, basis = policy.promotion.status, basis_of(policy)
+    before = written.basis if written is not None else None
+    former = None
+    if before is not None and policy.decision.actor is None:
         # A model that cannot be read at the moment is no other model.
-        basis = policy.promotion.status.basis
-    return Requirements(spec.mode, spec.promotion.require, spec.promotion.min_days, spec.slo.objective, basis)
+        basis = with_model(basis, before) if ":" in before else before
+    elif before is not None and before == former_basis(policy):
+        # An earlier release collected the evidence: an upgrade is no edit.
+        former = before
+    return Requirements(*required, basis, former)
 
 
 def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple
 
 from rlscaler_core.api.promotion import EvidenceDay, MeasuredDay, PromotionStatus
+from rlscaler_operator.shadow.basis import edited
 from rlscaler_operator.shadow.evidence import (
     COST_RESOLUTION,
     FEWEST_DAYS,
@@ -30,6 +31,9 @@ LATE_MARGIN_OF_BUDGET = 0.1
 
 DAYS_BETWEEN_FALSE_ALARMS = 10_000.0
 
+LEAST_REQUESTS = 1000.0
+"""Requests that the days which count must have compared together: a service without any shows nothing but idle cost."""
+
 EARLY_WINDOWS = 6
 """After so many windows of a day, an hour, it is said that the model is not calibrated."""
 
@@ -49,6 +53,8 @@ class Requirements(NamedTuple):
     min_days: int
     objective: float
     basis: str
+    former: str | None = None
+    """The same basis as an earlier release wrote it; None = the status has none of these."""
 
 
 class Finding(NamedTuple):
@@ -82,6 +88,12 @@ def better(days: Sequence[EvidenceDay], today: str, required: Requirements, reme
         text = f"{compared.days} of promotion.minDays = {required.min_days} days count so far"
         text = f"{text}: a day counts once it is over, whole and calibrated"
         return Finding(False, "CollectingEvidence", text + _so_far(days, today, remedy))
+    requests = sum(day.requests for day in counting(days, today))
+    if requests < LEAST_REQUESTS:
+        text = (
+            f"{requests:.0f} requests were compared on {compared.days} days, and a verdict needs {LEAST_REQUESTS:.0f}"
+        )
+        return Finding(False, "TooFewRequests", f"{text}; promotion.require: None acts without evidence")
     margin = late_margin(required.objective)
     figures = describe(compared)
     if compared.cost.high < 0 and compared.late.high <= margin:
@@ -169,11 +181,13 @@ def next_promotion(
     not match. A policy that has acted once is never left without a driver: where it may act no longer, it is `Demoted`.
     """
     today = now.date().isoformat()
-    same = before is not None and before.basis == required.basis
+    same = before is not None and before.basis in (required.basis, required.former)
     of_running, of_acting = (
         [*days] if same and before is not None and before.against == side else [] for side in ("Running", "HPAFormula")
     )
     finding_on_running = better(of_running, today, required, remedy)
+    if before is not None and finding_on_running.reason == "CollectingEvidence":
+        finding_on_running = _anew(before, same, required, counting(of_running, today)) or finding_on_running
     state, finding = _next(before, same, required, finding_on_running, counting(of_acting, today), burning)
     against: Literal["Running", "HPAFormula"] = "Running"
     if required.mode == "Auto" and state in ACTING:
@@ -191,6 +205,20 @@ def next_promotion(
         basis=required.basis,
         evidence=of_acting if against == "HPAFormula" else of_running,
     )
+
+
+def _anew(
+    before: PromotionStatus, same: bool, required: Requirements, counted: Sequence[EvidenceDay]
+) -> Finding | None:
+    """Return that an edit has begun the evidence anew, until a day counts again; None where none has."""
+    if same:
+        stays = before.reason == "BasisChanged" and not counted
+        return Finding(False, "BasisChanged", before.message or "") if stays else None
+    if not (before.evidence or before.reason == "BasisChanged" or before.state in (*ACTING, "Demoted", "Ready")):
+        return None
+    parts = ", ".join(edited(before.basis or "", required.basis))
+    text = f"{parts} changed, which decisions follow: the evidence from before begins anew"
+    return Finding(False, "BasisChanged", f"{text}; {required.min_days} days have to count (promotion.minDays)")
 
 
 def _next(

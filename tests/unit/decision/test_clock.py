@@ -128,8 +128,8 @@ def test_entries_of_a_clock_that_was_ahead_hold_for_one_window() -> None:
 
 
 def test_a_size_of_a_clock_that_was_ahead_is_lowered_in_time() -> None:
-    one = np.ones((1, 2))
-    ranges, memory = Ranges(least=0.1 * one, most=10 * one, step=0.1 * one), nothing_known(1)
+    full = np.ones((1, 2))
+    ranges, memory = Ranges(least=0.1 * full, most=10 * full, step=0.1 * full), nothing_known(1)
     for number in range(40):
         usage = Usage(np.array([BEGIN + 1e8 + 60 * number]), np.array([[8.0, 8.0]]))
         memory = recommend(ranges, memory, usage)

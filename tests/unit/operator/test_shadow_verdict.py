@@ -38,8 +38,8 @@ def day(number, cost=-20.0, late=0.0, hours=24.0, calibration=None):
     )
 
 
-def asked(mode="Shadow", require="Evidence", min_days=7, objective=99.0, basis="a"):
-    return Requirements(mode, require, min_days, objective, basis)
+def asked(mode="Shadow", require="Evidence", min_days=7, objective=99.0, basis="a", former=None):
+    return Requirements(mode, require, min_days, objective, basis, former)
 
 
 class Run:
@@ -216,8 +216,28 @@ def test_what_has_acted_is_never_left_without_a_driver(change):
 
 def test_another_model_has_to_show_it_anew():
     run = Run(asked()).pass_days(9)
-    assert run.ask(basis="b").state == ("Collecting", "CollectingEvidence")
+    assert run.ask(basis="b").state == ("Collecting", "BasisChanged")
     assert run.status.evidence == []
+    assert run.look().state == ("Collecting", "BasisChanged")
+    assert run.pass_days(1).state == ("Collecting", "CollectingEvidence")
+
+
+def test_an_upgrade_is_no_edit():
+    run = Run(asked()).pass_days(9)
+    now = datetime(FIRST.year, FIRST.month, FIRST.day, 2, tzinfo=UTC) + timedelta(days=9)
+    after = next_promotion(run.status, asked(basis="b:1", former="a"), run.days, now)
+    assert (after.state, after.reason, after.basis) == ("Ready", "Cheaper", "b:1")
+    assert after.evidence == run.days
+
+
+@pytest.mark.parametrize(("requests", "good"), [(0.0, False), (100.0, False), (143.0, True)])
+def test_a_week_of_hardly_any_request_is_no_evidence(requests, good):
+    run = Run(asked())
+    for number in range(7):
+        few = day(number, cost=-60.0 + number % 3).model_copy(update={"requests": requests, "late": 0, "other_late": 0})
+        run.days.append(few)
+    run.number = 7
+    assert run.look().state == (("Ready", "Cheaper") if good else ("Collecting", "TooFewRequests"))
 
 
 def test_shadow_is_only_ever_the_users_choice():
