@@ -69,6 +69,12 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
     "--node-query", "node_queries", multiple=True, type=(click.Choice(NODE_QUERIES), str), help="PromQL of one of them."
 )
 @click.option("--balance", type=click.Choice(["requests", "use"]), help="Quantity that the rule of LB balances.")
+@click.option(
+    "--tls-folder",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with tls.crt, tls.key and ca.crt, the authority of callers that are let in.",
+)
+@click.option("--caller-token-file", type=_FILE, help="Token that kube-scheduler's plugin has to send.")
 @click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
 @click.option("--largest-call-mib", type=float, help="Mebibytes of the longest call that is read; 4 without it.")
 @click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
@@ -122,6 +128,10 @@ def latency(**options: Any) -> None:
 )
 @click.option("--events", is_flag=True, help="Plugin: write an Event on each pod, why its node was suggested.")
 @click.option("--kubeconfig", default="", help="Kubeconfig of kube-scheduler; empty = its service account.")
+@click.option(
+    "--credentials", default="", help="Folder of kube-scheduler with ca.crt, tls.crt and tls.key, shown to the server."
+)
+@click.option("--token-file", default="", help="Plugin: file of kube-scheduler with the token that it sends.")
 def config(**options: Any) -> None:
     """Print the KubeSchedulerConfiguration that makes kube-scheduler ask the server."""
     try:
@@ -164,9 +174,16 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
 @click.argument("pod")
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
 @click.option("--server", default="http://127.0.0.1:8899", show_default=True, help="The suggestion server.")
+@click.option(
+    "--credentials",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with what the server asks for: token; ca.crt; tls.crt, tls.key.",
+)
 @click.option("--decision-log", "logs", multiple=True, type=_FILE, help="Read this file, not the server (repeatable).")
 @output_option
-def explain(pod: str, namespace: str, server: str, logs: tuple[Path, ...], output: str) -> None:
+def explain(
+    pod: str, namespace: str, server: str, credentials: Path | None, logs: tuple[Path, ...], output: str
+) -> None:
     """Show why POD was suggested its node, or would be where it is pending.
 
     \b
@@ -188,7 +205,7 @@ def explain(pod: str, namespace: str, server: str, logs: tuple[Path, ...], outpu
                 raise NotFoundError(f"no suggestion for {namespace}/{pod} in {', '.join(map(str, logs))}")
             record = match
         else:
-            record = ask(server, namespace, pod)
+            record = ask(server, namespace, pod, credentials)
     except NotFoundError as error:
         raise click.ClickException(str(error)) from error
     if output == "json":

@@ -28,6 +28,8 @@ def configuration(
     events: bool = False,
     kubeconfig: str = "",
     leader_elect: bool = True,
+    credentials: str = "",
+    token_file: str = "",
 ) -> dict[str, Any]:
     """The configuration of a second kube-scheduler, or (`whole_cluster`) of a cluster's only one.
 
@@ -37,8 +39,16 @@ def configuration(
     Otherwise pods are placed as if there was no server. The plugin enforces hard latencies without the server.
     events: of the plugin, write an Event on each pod that says why its node was suggested.
 
+    credentials: folder, as kube-scheduler sees it, with ca.crt, the authority of the server's certificate, and tls.crt
+    and tls.key, which kube-scheduler shows.
+    token_file: of the plugin, file with the token that it sends; an extender cannot send one.
+
     Raises ValueError for an option that the other mode has.
     """
+    if token_file and not plugin:
+        raise ValueError("an extender sends no token: set plugin as well, or show a certificate by credentials")
+    if credentials and not url.startswith("https://"):
+        raise ValueError("credentials are for a server that speaks HTTPS: begin the url with https://")
     if (strict and plugin) or (events and not plugin):
         raise ValueError(
             "strict is for the extender: the plugin enforces hard latencies without the server; leave it out"
@@ -61,7 +71,9 @@ def configuration(
     }
     if plugin:
         profile["plugins"] = {"multiPoint": {"enabled": [{"name": PLUGIN, "weight": PLUGIN_WEIGHT}]}}
-        arguments = {"url": url, "timeoutMilliseconds": timeout_ms, "events": events}
+        arguments = {"url": url, "timeoutMilliseconds": timeout_ms, "events": events, **_files(credentials)}
+        if token_file:
+            arguments["tokenFile"] = token_file
         profile["pluginConfig"] = [{"name": PLUGIN, "args": arguments}]
         return told
     told["extenders"] = [
@@ -73,6 +85,14 @@ def configuration(
             "nodeCacheCapable": True,
             "ignorable": not strict,
             "httpTimeout": f"{timeout_ms}ms",
+            **({"enableHTTPS": True, "tlsConfig": _files(credentials)} if credentials else {}),
         }
     ]
     return told
+
+
+def _files(credentials: str) -> dict[str, str]:
+    if not credentials:
+        return {}
+    folder = credentials.rstrip("/")
+    return {"caFile": f"{folder}/ca.crt", "certFile": f"{folder}/tls.crt", "keyFile": f"{folder}/tls.key"}

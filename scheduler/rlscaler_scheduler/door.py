@@ -35,7 +35,7 @@ class Door:
     """Accepts connections for a server; where there are too many, the oldest of an unknown caller is ended."""
 
     def __init__(
-        self, server: web.Server, known: Callable[[RequestHandler], bool], tls: ssl.SSLContext | None = None
+        self, server: web.Server, known: Callable[[RequestHandler], bool], tls: Callable[[], ssl.SSLContext | None]
     ) -> None:
         self._server, self._known, self._tls = server, known, tls
         self._greeted: dict[asyncio.Task[None], None] = {}
@@ -79,11 +79,12 @@ class Door:
         return False
 
     async def _greet(self, connection: socket.socket) -> None:
-        timeout = HANDSHAKE_SECONDS if self._tls else None
+        tls = self._tls()
+        timeout = HANDSHAKE_SECONDS if tls else None
         # A caller that ends its handshake, or fails in it, is none of the server's errors.
         with suppress(OSError, TimeoutError):
             await asyncio.get_running_loop().connect_accepted_socket(
-                self._server, connection, ssl=self._tls, ssl_handshake_timeout=timeout
+                self._server, connection, ssl=tls, ssl_handshake_timeout=timeout
             )
 
 

@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -65,22 +66,36 @@ def newest(lines: Iterable[str], namespace: str, pod: str) -> Record | None:
     return newest_record
 
 
-def ask(url: str, namespace: str, pod: str) -> Record:
+def ask(url: str, namespace: str, pod: str, credentials: Path | None = None) -> Record:
     """Return the record of a pod from the server: its suggestion, or the present one of a pending pod.
 
+    :param credentials: folder with token, ca.crt, tls.crt and tls.key, as far as the server asks for them.
     :raises NotFoundError: the server does not know the pod, or does not answer.
     """
     address = f"{url.rstrip('/')}/suggestions?{urlencode({'namespace': namespace, 'pod': pod})}"
     try:
-        answer = requests.get(address, timeout=TIMEOUT_SECONDS)
+        answer = requests.get(address, timeout=TIMEOUT_SECONDS, **_credentials(credentials))
         told = answer.json()
-    except (requests.RequestException, ValueError) as error:
+    except (OSError, ValueError) as error:
         raise NotFoundError(
             f"{url} is no suggestion server that answers ({error}): forward its port, or name its log by --decision-log"
         ) from error
     if not answer.ok:
         raise NotFoundError(str(told.get("error", answer.reason)))
     return dict(told)
+
+
+def _credentials(folder: Path | None) -> dict[str, Any]:
+    """Options of requests for the files in a folder."""
+    if folder is None:
+        return {}
+    files = {name: folder / name for name in ("token", "ca.crt", "tls.crt", "tls.key") if (folder / name).is_file()}
+    options: dict[str, Any] = {"verify": str(files["ca.crt"])} if "ca.crt" in files else {}
+    if "tls.crt" in files:
+        options["cert"] = (str(files["tls.crt"]), str(files.get("tls.key", files["tls.crt"])))
+    if "token" in files:
+        options["headers"] = {"Authorization": f"Bearer {files['token'].read_text(encoding='utf-8').strip()}"}
+    return options
 
 
 def page(record: Record) -> RenderableType:

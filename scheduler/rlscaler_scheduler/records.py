@@ -48,8 +48,13 @@ class Records:
         self.declined = Counter(
             "rlscaler_scheduler_declined_total",
             "Calls that were answered without an opinion, by reason: busy, not_ready, other_scheduler, too_large, "
-            "invalid, fault.",
+            "unknown_caller, invalid, fault.",
             ("reason",),
+            registry=self.registry,
+        )
+        self.open = Gauge(
+            "rlscaler_scheduler_open",
+            "1 where everyone may ask for suggestions: there is neither an authority of callers nor a token.",
             registry=self.registry,
         )
         self.unseen = Counter(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import time
@@ -11,8 +10,11 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import NamedTuple, TypeVar
+from weakref import WeakSet
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
+from aiohttp.web_protocol import RequestHandler
 from kubernetes.aio import client
 from pydantic import ValidationError
 
@@ -21,6 +23,7 @@ from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.mask import fits
 from rlscaler_core.placement.policies import EXTENDER_LEVELS, PLUGIN_LEVELS, Policy
 from rlscaler_scheduler.cache import Cache
+from rlscaler_scheduler.callers import Callers, brings, token_of
 from rlscaler_scheduler.connections import api_configuration
 from rlscaler_scheduler.door import LIMITS, Door, listen
 from rlscaler_scheduler.extender import Call, InvalidCallError
@@ -35,6 +38,11 @@ from rlscaler_scheduler.watches import followers
 from rlscaler_scheduler.wire import Question, Rosters, answer
 
 log = logging.getLogger("rlscaler.scheduler")
+
+FOR_ALL = ("/metrics", "/healthz", "/readyz")
+"""Paths for callers that are not known: Prometheus and the kubelet show no certificate."""
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 LARGEST_OVERRIDE = 64 * 1024
 """Bytes of an override."""
@@ -87,18 +95,19 @@ class Server:
         self.suggester = Suggester(self.cache, Overrides(), settings, networks.actors, unfit=networks.unfit)
         try:
             self.records = Records(settings.decision_log)
-            self._token = settings.token_file.read_text(encoding="utf-8").strip() if settings.token_file else ""
         except OSError as error:
             raise SchedulerError(f"{error.filename}: {error.strerror}; name a file that may be used") from error
-        if settings.token_file and not self._token:
-            raise SchedulerError(f"{settings.token_file}: is empty; write a token into it, or leave --token-file out")
+        self._token = token_of(settings.token_file)
+        self.callers = Callers(settings.tls_folder, settings.caller_token_file)
+        self.records.open.set(self.callers.open)
+        self._known: WeakSet[asyncio.BaseTransport] = WeakSet()
         self.rosters = Rosters()
         self.intake = Intake(int(settings.largest_call_mib * MEBI))
         self._busy = 0
 
     def application(self) -> web.Application:
         """All routes."""
-        app = web.Application(client_max_size=LARGEST_OVERRIDE)
+        app = web.Application(client_max_size=LARGEST_OVERRIDE, middlewares=[self._enter])
         app.add_routes(
             [
                 web.post("/filter", self.filter),
@@ -113,6 +122,23 @@ class Server:
         )
         app.on_cleanup.append(self._close)
         return app
+
+    @web.middleware
+    async def _enter(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Let in callers that are known; all others see metrics and probes alone."""
+        if request.path not in FOR_ALL and not self.callers.open:
+            # Reading suggestions is for those who may override them, too.
+            if not (self.callers.known(request) or brings(request, self._token)):
+                self.records.declined.labels("unknown_caller").inc()
+                text = "show a client certificate of the server's ca.crt, or send `Authorization: Bearer TOKEN`"
+                return web.json_response({"error": text}, status=401)
+            if request.transport is not None:
+                self._known.add(request.transport)
+        return await handler(request)
+
+    def knows(self, handler: RequestHandler) -> bool:
+        """Whether a known caller has called on this connection."""
+        return handler.transport in self._known
 
     async def _close(self, application: web.Application) -> None:
         del application
@@ -253,11 +279,9 @@ class Server:
 
     async def override(self, request: web.Request) -> web.Response:
         """Set an override; with the token alone."""
-        if not self._token:
+        if self._token is None:
             return web.json_response({"error": "overrides are off: start the server with --token-file"}, status=403)
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        # Constant time: the answer must not tell how much of the token was right.
-        if not hmac.compare_digest(given.encode(errors="surrogateescape"), self._token.encode()):
+        if not brings(request, self._token):
             return web.json_response({"error": "send the token as `Authorization: Bearer TOKEN`"}, status=401)
         try:
             async with self.intake.body(request, LARGEST_OVERRIDE) as body:
@@ -312,7 +336,14 @@ async def run(settings: Settings) -> None:
             raise SchedulerError(f"{settings.host}:{settings.port}: {error.strerror}; choose another --port") from error
         log.info("listening on %s:%d", settings.host, listener.getsockname()[1])
         assert runner.server is not None
-        door = Door(runner.server, lambda _: False)
+        if server.callers.open and settings.host not in LOOPBACK:
+            log.warning(
+                "OPEN: everyone who reaches %s:%d may ask for suggestions and so move placements; "
+                "name --tls-folder with a ca.crt, or --caller-token-file",
+                settings.host,
+                listener.getsockname()[1],
+            )
+        door = Door(runner.server, server.knows, server.callers.tls)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(door.serve(listener))
             for follower in followers(api, server.cache, server.suggester):

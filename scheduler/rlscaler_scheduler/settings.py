@@ -74,6 +74,14 @@ class Settings(BaseSettings):
     """Quantity that the rule of the scoring policy LB balances: requested CPU, or CPU and memory that are really used.
     """
 
+    tls_folder: Path | None = None
+    """Folder with tls.crt and tls.key, by which the server speaks HTTPS, and ca.crt, the authority of the certificates
+    of callers that are let in; without ca.crt a caller needs the token. The files are read anew when they change."""
+
+    caller_token_file: Path | None = None
+    """File with the token that kube-scheduler's plugin sends as its bearer token; it is read anew when it changes. With
+    neither this nor a ca.crt everyone may ask, and so move placements; an extender can show a certificate alone."""
+
     token_file: Path | None = None
     """File with the token that `PUT /suggestions` has to bring; without one overrides are refused."""
 

@@ -123,7 +123,7 @@ async def test_connections_beyond_the_bound_end_the_oldest_of_unknown_callers(mo
     await runner.setup()
     with doors.listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        task = asyncio.create_task(doors.Door(runner.server, lambda _: False).serve(listener))
+        task = asyncio.create_task(doors.Door(runner.server, lambda _: False, lambda: None).serve(listener))
         idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(30)]
         async with ClientSession() as session, session.post(f"http://127.0.0.1:{port}/filter", json=asked()) as answer:
             assert (await answer.json())["NodeNames"] == ["a", "b"]

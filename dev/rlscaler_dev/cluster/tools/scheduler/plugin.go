@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -72,6 +71,10 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 	if err != nil {
 		return nil, err
 	}
+	transport, err := given.transport()
+	if err != nil {
+		return nil, err
+	}
 	policies, err := watchPolicies(ctx, handle)
 	if err != nil {
 		return nil, err
@@ -81,13 +84,9 @@ func New(ctx context.Context, object runtime.Object, handle fwk.Handle) (fwk.Plu
 		arguments:  given,
 		handle:     handle,
 		namespaces: handle.SharedInformerFactory().Core().V1().Namespaces().Lister(),
-		client: &http.Client{Transport: &http.Transport{
-			DialContext:         (&net.Dialer{Timeout: given.timeout()}).DialContext,
-			MaxIdleConnsPerHost: 2,
-			IdleConnTimeout:     time.Minute,
-		}},
-		roster:   newRoster(),
-		lifetime: ctx,
+		client:     &http.Client{Transport: transport},
+		roster:     newRoster(),
+		lifetime:   ctx,
 	}
 	p.breaker = &breaker{pause: given.pause(), probe: p.probe}
 	return p, nil

@@ -138,6 +138,9 @@ func (p *Plugin) post(ctx context.Context, about, rows []byte, count int) (int, 
 		return 0, nil, err
 	}
 	request.Header.Set("Content-Type", "application/octet-stream")
+	if err := p.arguments.authorize(request); err != nil {
+		return 0, nil, err
+	}
 	response, err := p.client.Do(request)
 	if err != nil {
 		return 0, nil, err
