@@ -94,15 +94,18 @@ def covered_after_a_change() -> Float:
     return 1 - (after.missed - keep[..., None] * before.missed)[0] / judged[0, :, None]
 
 
+@pytest.mark.slow
 def test_quantiles_are_exceeded_as_often_as_they_say_though_the_load_changes_its_nature() -> None:
     assert covered_after_a_change() == pytest.approx(np.array([LEVELS, LEVELS]), abs=0.08)
 
 
+@pytest.mark.slow
 def test_without_the_recalibration_they_would_not_be(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rises, "PACE", 0.0)
     assert np.abs(covered_after_a_change() - np.array([LEVELS, LEVELS])).max() > 0.1
 
 
+@pytest.mark.slow
 def test_a_minute_counts_once_it_has_jumped_twice() -> None:
     """03:17 and nothing else: not announced after one day's jump among quiet minutes, announced after two."""
     load = job(lambda minute: minute == 197)
@@ -114,6 +117,7 @@ def test_a_minute_counts_once_it_has_jumped_twice() -> None:
     assert chance(second, ahead + 600) < 0.02
 
 
+@pytest.mark.slow
 def test_jobs_of_the_half_hour_are_announced_before_they_come_and_not_after(
     two_days_of_jobs: tuple[Float32, Float32],
 ) -> None:
@@ -126,6 +130,7 @@ def test_jobs_of_the_half_hour_are_announced_before_they_come_and_not_after(
     assert 2.5 < np.exp(height[0]) < 4.5
 
 
+@pytest.mark.slow
 def test_a_jump_that_has_come_is_not_waited_for_in_its_minute(two_days_of_jobs: tuple[Float32, Float32]) -> None:
     at = np.array([MONDAY + 2 * DAY + 5 * 1800 + 20.0])
     jumped = outlook.announced(two_days_of_jobs[1], at, np.array([10.0]), np.array([True]))
@@ -133,11 +138,13 @@ def test_a_jump_that_has_come_is_not_waited_for_in_its_minute(two_days_of_jobs: 
     assert jumped.probability[0] == 0.0 < waiting.probability[0]
 
 
+@pytest.mark.slow
 def test_jobs_that_stop_fade_within_days(two_days_of_jobs: tuple[Float32, Float32]) -> None:
     quiet = fed(lambda time, draw: noisy(20.0, draw), MONDAY + 2 * DAY, 3 * DAY, two_days_of_jobs)
     assert chance(quiet, MONDAY + 5 * DAY + 1740) < 0.3 < 0.7 < chance(two_days_of_jobs, MONDAY + 2 * DAY + 1740)
 
 
+@pytest.mark.slow
 def test_bursts_at_no_particular_minute_announce_little() -> None:
     draw = np.random.default_rng(2)
     bursts = set(draw.integers(0, 3 * 1440, 60).tolist())
@@ -148,11 +155,13 @@ def test_bursts_at_no_particular_minute_announce_little() -> None:
     assert np.mean(found) < 0.12, "some 3 % of such windows hold a burst"
 
 
+@pytest.mark.slow
 def test_noise_of_a_small_service_is_no_jump() -> None:
     memory = fed(lambda time, draw: noisy(1.0, draw), MONDAY, DAY)
     assert calendar_of(memory[1]).jumps[0] < 3
 
 
+@pytest.mark.slow
 def test_days_off_lower_the_hazard_of_their_weekday() -> None:
     def weekdays(time: float, draw: np.random.Generator) -> float:
         off = int((time - MONDAY) // DAY) % 7 >= 5
@@ -174,6 +183,7 @@ def test_a_gap_is_no_jump_and_closes_no_forecast() -> None:
     assert (recent_of(after[0]).judged == judged).all()
 
 
+@pytest.mark.slow
 def test_a_month_of_zeros_teaches_nothing(two_days_of_jobs: tuple[Float32, Float32]) -> None:
     quiet = two_days_of_jobs
     params, time = make_params(1), MONDAY + 2 * DAY
@@ -185,6 +195,7 @@ def test_a_month_of_zeros_teaches_nothing(two_days_of_jobs: tuple[Float32, Float
     assert after.mean[0] == pytest.approx(before.mean[0], rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_load_that_changes_for_good_is_followed() -> None:
     memory = fed(lambda time, draw: noisy(20.0, draw), MONDAY, DAY)
     memory = fed(lambda time, draw: noisy(120.0, draw), MONDAY + DAY, 2 * DAY, memory)
@@ -195,6 +206,7 @@ def test_a_load_that_changes_for_good_is_followed() -> None:
     assert (np.exp(rise) < 1.25).all(), "the one step is not expected again"
 
 
+@pytest.mark.slow
 def test_a_counter_reset_that_shows_as_one_absurd_rate_is_outlived() -> None:
     memory = fed(lambda time, draw: noisy(20.0, draw), MONDAY, 6 * 3600)
     params = make_params(1)
@@ -206,6 +218,7 @@ def test_a_counter_reset_that_shows_as_one_absurd_rate_is_outlived() -> None:
     assert chance(memory, MONDAY + 12 * 3600) == 0.0
 
 
+@pytest.mark.slow
 def test_a_clock_change_moves_daily_jobs_and_they_are_learned_again() -> None:
     """A job at 03:17 local time is an hour earlier in UTC after the change."""
     memory = fed(job(lambda minute: minute == 197), MONDAY, 2 * DAY)
@@ -235,6 +248,7 @@ def test_a_service_learns_the_same_alone_and_among_others() -> None:
         np.testing.assert_array_equal(one[0], other[3])
 
 
+@pytest.mark.slow
 def test_what_is_passed_in_is_not_changed(two_days_of_jobs: tuple[Float32, Float32]) -> None:
     before = tuple(part.copy() for part in two_days_of_jobs)
     learn(make_params(1), *two_days_of_jobs, np.array([MONDAY + 2 * DAY]), np.array([500.0]), np.ones(1, bool))
@@ -242,6 +256,7 @@ def test_what_is_passed_in_is_not_changed(two_days_of_jobs: tuple[Float32, Float
         np.testing.assert_array_equal(part, kept)
 
 
+@pytest.mark.slow
 def test_yesterday_is_used_only_where_it_was_right() -> None:
     def daily(time: float, draw: np.random.Generator) -> float:
         return noisy(60 * np.exp(1.2 * np.sin(2 * np.pi * time / DAY * 4)), draw)

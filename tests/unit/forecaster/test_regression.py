@@ -49,6 +49,7 @@ def recent_begin(memory: Memory) -> float:
     return float(kept.day[0] * 86400.0 + kept.second[0]) + TICK
 
 
+@pytest.mark.slow
 def test_where_minutes_are_noise_the_forecast_hardly_follows_one_of_them() -> None:
     memory = fed(noisy_minutes(8))
     low, high = upper(memory, 25.0), upper(memory, 90.0)
@@ -56,12 +57,14 @@ def test_where_minutes_are_noise_the_forecast_hardly_follows_one_of_them() -> No
     assert low > 45.0, "a quiet minute says little of the next"
 
 
+@pytest.mark.slow
 def test_without_the_line_it_would_follow_every_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regression, "STEEPEST", 0.0)
     memory = fed(noisy_minutes(8))
     assert upper(memory, 90.0) / upper(memory, 25.0) > 1.9
 
 
+@pytest.mark.slow
 def test_where_the_load_wanders_it_is_expected_to_stay_where_it_is() -> None:
     memory = fed(wandering(8))
     now = float(recent_of(memory[0]).fast[0])
@@ -69,6 +72,7 @@ def test_where_the_load_wanders_it_is_expected_to_stay_where_it_is() -> None:
         assert 0.9 < upper(memory, rate) / rate < 1.6
 
 
+@pytest.mark.slow
 def test_sums_that_were_damaged_are_begun_anew() -> None:
     recent, calendar = fed(noisy_minutes(2))
     recent = recent.copy()

@@ -82,6 +82,7 @@ def test_no_candidate_is_played_on_the_clusters_of_a_comparison(monkeypatch) -> 
     assert played == [TEST_SEED + 1]
 
 
+@pytest.mark.slow
 def test_clusters_without_gpus_are_no_evidence() -> None:
     net = starting_network(len(columns(Policy.GPU)), SHORT)
     options = small(Policy.GPU, nodes=(2,), nodes_at_once=2, looked_at=2)

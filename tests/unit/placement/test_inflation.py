@@ -38,6 +38,7 @@ def drawn(seed: int, nodes: int = 14, pods: int = 90) -> Cluster:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rule", CORES_WEIGHT_OF)
 def test_a_network_sees_what_it_would_see_on_a_cluster(rule: str, seed: int) -> None:
@@ -89,6 +90,7 @@ def test_equal_nodes_are_drawn_from_where_ties_are_at_random() -> None:
     assert equal[0] != equal[1]
 
 
+@pytest.mark.slow
 def test_the_compiled_network_gives_what_the_network_gives() -> None:
     torch.manual_seed(0)
     net = DeepSets(WIDTH, 8, dueling=False, by_rule=0.7)
@@ -124,6 +126,7 @@ def in_order(nodes: Nodes, seed: int) -> Nodes:
     return Nodes._make(column[back] for column in nodes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_an_untrained_network_makes_the_same_placements_as_the_rule(seed: int) -> None:
     nodes, pods = drawn(seed)

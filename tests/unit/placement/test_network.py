@@ -59,6 +59,7 @@ def test_only_what_the_mask_allows_is_placed(seed: int) -> None:
     assert (played.refused == 0).all(), "there is room, so a network that names a forbidden node would show here"
 
 
+@pytest.mark.slow
 def test_onnx_gives_what_torch_gives(trained, folder) -> None:
     actor = PlacementActor.load(folder, Policy.EE)
     net = trained.net
@@ -73,6 +74,7 @@ def test_onnx_gives_what_torch_gives(trained, folder) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_network_for_something_else_is_refused(folder) -> None:
     manifest = json.loads((folder / "EE.json").read_text())
     (folder / "EE.json").write_text(json.dumps(manifest | {"columns": manifest["columns"][:-1]}))
@@ -88,6 +90,7 @@ def test_a_network_for_something_else_is_refused(folder) -> None:
         PlacementActor.load(folder, Policy.LB)
 
 
+@pytest.mark.slow
 def test_a_network_is_given_the_rule_that_it_began_as(tmp_path) -> None:
     options = Options(
         Policy.EE, steps=256, nodes=(3,), clusters=16, looks=1, lifetimes_known=True, rule="least-extension"
@@ -108,6 +111,7 @@ def test_a_network_is_given_the_rule_that_it_began_as(tmp_path) -> None:
         PlacementActor.load(tmp_path, Policy.EE)
 
 
+@pytest.mark.slow
 def test_it_learns_without_the_rule() -> None:
     options = Options(Policy.LB, steps=12_000, nodes=(6,), clusters=16, by_rule=0.0, looks=3, gamma=0.5, batch=64)
     found = train(options)

@@ -136,6 +136,7 @@ def metric(meter, name, **labels):
     return meter.measures.registry.get_sample_value(name, labels)
 
 
+@pytest.mark.slow
 async def test_the_farthest_target_is_written_with_its_end(api) -> None:
     async with (
         serving(late) as far,

@@ -69,6 +69,7 @@ def bench() -> Bench:
     return make_bench()
 
 
+@pytest.mark.slow
 def test_a_search_finds_nothing_worse_than_the_users_own_spec(bench):
     found = bench.search(STILL)
     own = bench.kind.default
@@ -94,6 +95,7 @@ def of_all(found):
     return {name: [found] for name in (GENERAL, OWN_SPEC, FOUND_SPEC)}
 
 
+@pytest.mark.slow
 def test_a_spec_that_helps_is_recommended_without_what_does_nothing():
     bare = make_bench(make_service(reactive_floor=False))
     general, both = Alternative(GENERAL, STILL), [network(OWN_SPEC, STILL), network(FOUND_SPEC, STILL)]
@@ -104,6 +106,7 @@ def test_a_spec_that_helps_is_recommended_without_what_does_nothing():
     assert best < own
 
 
+@pytest.mark.slow
 def test_a_spec_that_does_not_help_is_not_recommended(bench):
     everything = point(bench, min_gpu=10, min_cpu=10)
     own = bench.kind.default
@@ -114,6 +117,7 @@ def test_a_spec_that_does_not_help_is_not_recommended(bench):
     assert choice.gain is None
 
 
+@pytest.mark.slow
 def test_a_network_that_is_worse_under_the_users_spec_is_passed_over(bench):
     listed = of_all(bench.kind.default)
     good, bad = network(OWN_SPEC, STILL), network(FOUND_SPEC, Dropping())

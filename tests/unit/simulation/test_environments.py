@@ -37,6 +37,7 @@ def test_the_single_environment_ends_by_time_limit_with_its_figures():
     assert 0 <= info["late_percent"] <= 100
 
 
+@pytest.mark.slow
 def test_equal_seeds_give_equal_trajectories_and_others_do_not():
     def rewards(seed: int) -> np.ndarray:
         env = SimulatorVecEnv(N, seed, ranges=SHORT)
@@ -71,6 +72,7 @@ def test_ended_episodes_restart_and_hand_over_their_last_observation(asymmetric)
     assert ended > N
 
 
+@pytest.mark.slow
 def test_compared_with_the_rule_the_rule_earns_nothing_and_another_does():
     """What no policy can do anything about cancels: lateness that the rule has too is not held against the actor."""
     still, more = np.tile([2, 2, 1], (N, 1)), np.tile([4, 4, 1], (N, 1))
@@ -140,6 +142,7 @@ def test_the_absent_pool_is_fed_as_zero_replicas():
     assert np.array_equal(observations[:, columns] > 0, present)
 
 
+@pytest.mark.slow
 def test_the_number_of_threads_changes_nothing():
     rng = np.random.default_rng(0)
     actions = rng.integers(0, [5, 5, 3], (40, 50, 3))

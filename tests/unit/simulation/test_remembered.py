@@ -67,6 +67,7 @@ def test_what_a_forecaster_was_shown_is_what_it_sees_in_the_simulation(days):
         assert (found != expected[:, 0]).any(axis=1).all(), "something was learned meanwhile"
 
 
+@pytest.mark.slow
 def test_an_episode_begins_with_what_was_learned_before_it_and_with_the_load_of_that_moment(pool, days):
     rows = np.array([0, 2, 4, 1])
     taken = pool.take(rows, EPISODE, np.random.default_rng(5))
@@ -83,6 +84,7 @@ def test_an_episode_begins_with_what_was_learned_before_it_and_with_the_load_of_
     assert ((taken.initial >= taken.min_replicas) & (taken.initial <= taken.max_replicas)).all()
 
 
+@pytest.mark.slow
 def test_an_actor_that_changes_nothing_scores_what_the_rule_scores(pool):
     episodes = pool.take(np.arange(N), EPISODE, np.random.default_rng(6))
     still, ruled = run(episodes, FrozenActor(ON_THE_RULE)), run(episodes, Rule())
@@ -92,6 +94,7 @@ def test_an_actor_that_changes_nothing_scores_what_the_rule_scores(pool):
     assert (unlearned.j != ruled.j).any(), "what was learned makes a difference"
 
 
+@pytest.mark.slow
 def test_a_reward_that_is_compared_with_the_rules_is_nothing_where_nothing_is_changed():
     ranges = replace(RANGES, durations=(300,), intervals=(15, 30))
     env = SimulatorVecEnv(

@@ -120,6 +120,7 @@ def jump(protocol: str, **changes: float) -> Groups:
     return groups(rates, [1, 2], partitions=6, max_replicas=6, protocol=protocol, **changes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
 def test_in_the_level_who_knows_the_jump_is_ahead_of_the_rule(protocol: str) -> None:
     made = jump(protocol)
@@ -129,6 +130,7 @@ def test_in_the_level_who_knows_the_jump_is_ahead_of_the_rule(protocol: str) -> 
     assert (known.consumer_seconds + known.left / made.rate >= least_consumer_seconds(made)).all()
 
 
+@pytest.mark.slow
 def test_of_all_plans_the_best_counts() -> None:
     made = jump("range")
     alone = []

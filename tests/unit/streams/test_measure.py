@@ -328,6 +328,7 @@ def test_groups_beside_each_other_are_measured_as_alone() -> None:
 OFFSET = st.one_of(st.just(np.nan), st.floats(0, 1e15))
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(

@@ -36,6 +36,7 @@ def played(monkeypatch: pytest.MonkeyPatch, protocol: str, coherency: float, **c
     return episode.run(made, load_bundled("rule"), interval_seconds=15.0), flags
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", NAMES)
 def test_a_scale_up_that_lowers_the_throughput_is_undone(monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
     """Four consumers process 250 messages a second, six 240, and twelve 158."""

@@ -86,6 +86,7 @@ def test_the_cheapest_settings_win_that_keep_to_the_objective_or_else_the_least_
     assert best(late + 10, seconds) == 0
 
 
+@pytest.mark.slow
 def test_the_searched_settings_are_no_worse_on_their_groups_than_the_default() -> None:
     rates = np.tile(np.concatenate([np.full(60, 60.0), np.full(120, 500.0), np.full(120, 60.0)]), (2, 1))
     made = groups(rates, [7, 8])
@@ -114,6 +115,7 @@ def test_performance_over_cost_is_the_messages_in_time_for_each_consumer_second(
     assert result.performance_cost.tolist() == pytest.approx((on_time / result.consumer_seconds).tolist())
 
 
+@pytest.mark.slow
 def test_faster_consumers_need_fewer_seconds() -> None:
     slow, fast = (row(played(*TINY, "--messages-per-second", rate), "rule") for rate in ("100", "400"))
     assert fast["consumer_seconds"]["mean"] < slow["consumer_seconds"]["mean"]
@@ -135,6 +137,7 @@ def test_what_is_never_processed_is_never_and_null() -> None:
     assert line.split()[2] == "never"
 
 
+@pytest.mark.slow
 def test_a_history_is_the_load_and_its_end_is_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loads, "LONGEST_SECONDS", 120)
     write_trace(tmp_path / "orders.csv", Trace(np.array([900.0, 900.0, 30.0, 40.0]), 60.0))
