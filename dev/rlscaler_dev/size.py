@@ -34,7 +34,7 @@ COUNTED = {
 """Noun and remedy of each count, by its name in dev/size.toml."""
 
 Counts = dict[str, Counter[str]]
-"""By name and package: the numbers of the gate, and `files`, `docstrings` and `names`, which have no limit."""
+"""Counts by name and package: those of the gate, and `files`, `docstrings` and `names`, which have no limit."""
 
 
 def counted(root: Path) -> Counts:

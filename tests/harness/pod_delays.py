@@ -20,7 +20,7 @@ class Delays:
         self._changed = threading.Condition()
         self._came: dict[str, float] = {}
         self._bound: dict[str, tuple[float, str]] = {}
-        self._ended = False
+        self._ended = threading.Event()
 
     def __enter__(self) -> Delays:
         version = self._kube.get(self._path)["metadata"]["resourceVersion"]
@@ -29,7 +29,7 @@ class Delays:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ended = True
+        self._ended.set()
 
     def wait(self, count: int, seconds: float) -> bool:
         """Wait until so many pods are on nodes; whether they are."""
@@ -47,14 +47,14 @@ class Delays:
             return {name: node for name, (_, node) in self._bound.items()}
 
     def _watch(self, version: str) -> None:
-        while not self._ended:
+        while not self._ended.is_set():
             parameters = {"watch": "true", "resourceVersion": version, "timeoutSeconds": "60"}
             try:
                 with self._kube.open("GET", self._path, params=parameters, stream=True, timeout=90) as answer:
                     for line in answer.iter_lines(chunk_size=None):
                         version = self._note(json.loads(line)["object"])
             except (ApiError, OSError, ValueError, KeyError):  # cut off, or the server says why it ended the watch
-                time.sleep(0.1)
+                self._ended.wait(0.1)
 
     def _note(self, pod: dict[str, Any]) -> str:
         """Note a pod as it is now, save one that had its node before the watch began; its resourceVersion."""

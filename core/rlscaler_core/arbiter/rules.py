@@ -33,7 +33,7 @@ class Claims(NamedTuple):
 
 
 Order = Callable[[Claims, Candidates], tuple[Float, ...]]
-"""From the claims of members and C candidates to columns (C,), the first of which counts most."""
+"""Sort order: returns the sort keys (C,) of C candidates from the claims of all members; the first key counts most."""
 
 
 def max_min_fair(claims: Claims, chosen: Candidates) -> tuple[Float, ...]:

@@ -220,7 +220,7 @@ def dominant(budgets: Budgets, members: Members) -> Float:
 
     The dominant share is the largest part of any resource's amount that a member has. The factor is the amount of the
     first resource with any: with one resource the result is the units of a replica, to the last bit. A resource without
-    any amount is granted to nobody, and does not count.
+    any amount is granted to no member, and does not count.
     """
     there = budgets.amount > 0
     first = np.take_along_axis(budgets.amount, there.argmax(axis=1)[:, None], axis=1)

@@ -185,7 +185,7 @@ def _age(memory: Memory, look: Look, at: Float, rates: Float) -> Float:
 
 
 def _stuck(memory: Memory, look: Look, waits: Float) -> Bool:
-    """Return where (N, P) a partition that somebody reads has messages and does not move while another one does."""
+    """Return where (N, P) a partition with a reader has messages and does not move while another one does."""
     usual = np.where(np.isnan(memory.gap), 0.0, memory.gap).max(axis=1, initial=0.0)
     limit = np.maximum(STUCK_SECONDS, STUCK_GAPS * usual)[:, None]
     since = np.where(np.isnan(memory.commit_time), memory.begun[:, None], memory.commit_time)

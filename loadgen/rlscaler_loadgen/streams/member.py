@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Protocols = Literal["range", "cooperative-sticky", "consumer"]
 PROTOCOLS: tuple[Protocols, ...] = get_args(Protocols)
 """Protocols by which a group shares its partitions: two assignors of the classic protocol, the first of which stops
-everybody, and the protocol of KIP-848, where the broker shares them."""
+all members, and the protocol of KIP-848, where the broker shares them."""
 
 POLL_SECONDS = 0.1
 """Seconds that a consumer waits for a full batch."""

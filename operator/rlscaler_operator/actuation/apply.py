@@ -89,7 +89,7 @@ class Actuator:
         applied = Applied(weights=weights)
         if policy.ownership.originals is None and (changes or self.weight_writer.moves(policy, weights)):
             policy.ownership.originals = self.picture(policy)
-        # Growth is urgent and harms nobody; shrinking waits for originals on record and for traffic to leave.
+        # Growth is urgent and safe; shrinking waits for originals on record and for traffic to leave.
         growing = {pool: change for pool, change in changes.items() if change[1] > change[0]}
         shrinking = {pool: change for pool, change in changes.items() if pool not in growing}
         # Only where they are put back must the originals be on record before anything changes.

@@ -1,4 +1,4 @@
-"""How a budget was shared, as a line of the audit log: the input of the arbiter, and its grants.
+"""Line of the audit log for one sharing of a budget: the input of the arbiter, and its grants.
 
 A line stands for as long as the input stays the same; decisions name it, so that a replay can follow a grant from the
 requests of all members to the decision that was made with it.

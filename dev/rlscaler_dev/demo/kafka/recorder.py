@@ -20,7 +20,7 @@ from rlscaler_dev.demo.tails import Tail
 REBALANCE_COLUMNS = ("time", "rebalances")
 
 COUNTERS = ("group_completed_rebalance_count", "consumer_group_rebalance_count")
-"""Of groups of the classic protocol and of KIP-848, since the broker began."""
+"""Broker counters of completed rebalances since its start: groups of the classic protocol, groups of KIP-848."""
 
 QUERY = " + ".join(f"sum(kafka_server_group_coordinator_metrics_{name})" for name in COUNTERS)
 BEFORE_SECONDS = 4 * SCRAPE_INTERVAL_SECONDS
