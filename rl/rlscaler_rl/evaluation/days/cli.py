@@ -88,16 +88,9 @@ def days(
 
     The folder --out gets days.json, days.md and for each network of --model its model card.
     """
-    from rlscaler_rl.evaluation.days.compare import Request, compare
-    from rlscaler_rl.evaluation.days.model_card import model_card
-    from rlscaler_rl.evaluation.days.past import TUNABLE
-    from rlscaler_rl.evaluation.days.table import report
-    from rlscaler_rl.results.document import progress, show, write
     from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
     share = NOMINAL_SHARE if share is None else share
-    options["tuned"] = tuple(TUNABLE) if kind == "own" else ()
-    options["service"] = {} if interval is None else {"interval_seconds": float(interval)}
     if history is not None and loads is not None:
         raise click.UsageError("--history: plays that load alone; leave out --loads")
     if series is not None and history is None:
@@ -106,6 +99,15 @@ def days(
     policies = _policies(model)
     if picture is not None and picture not in (names := [load.name for load in chosen]):
         raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
+    # Below the checks of the arguments, since these modules import libraries that take seconds to load.
+    from rlscaler_rl.evaluation.days.compare import Request, compare
+    from rlscaler_rl.evaluation.days.model_card import model_card
+    from rlscaler_rl.evaluation.days.past import TUNABLE
+    from rlscaler_rl.evaluation.days.table import report
+    from rlscaler_rl.results.document import progress, show, write
+
+    options["tuned"] = tuple(TUNABLE) if kind == "own" else ()
+    options["service"] = {} if interval is None else {"interval_seconds": float(interval)}
     request = Request(kind, chosen, policies, share=share, **options)  # type: ignore[arg-type]
     with progress(output) as tell:
         table = compare(request, tell)
