@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_dev.cluster.dashboards.ask import Source
 from rlscaler_dev.cluster.kube import KubeClient
+from rlscaler_dev.cluster.prometheus import Prometheus
 from rlscaler_dev.generate.definition import manifest
 from tests.chart import accounts
 from tests.chart.charts import CHART, RELEASE
@@ -165,7 +165,7 @@ def test_from_the_first_chart_and_its_operator(tree, account, start, loads, live
     until(lambda: sum(replicas(kube, "compared")) >= 9)
     verify = accounts.rlscaler("verify", "--kubeconfig", str(account), "--prometheus-url", cluster.prometheus_url)
     assert verify.returncode == 0, verify.stdout + verify.stderr
-    until(lambda: Source(cluster.prometheus_url, 60, 8).instant(LITTLE))
+    until(lambda: Prometheus(cluster.prometheus_url).instant(LITTLE))
     delete(kube, f"{POLICIES}/lent")
     assert replicas(kube, "lent") == [2, 2]
     assert "orbidden" not in present.log.read_text()

@@ -1,8 +1,10 @@
-"""What the operator exports, by the names that queries use."""
+"""Series that the operator exports, by the names that queries use, and the panels of its dashboards."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 from prometheus_client.metrics import MetricWrapperBase
 
@@ -25,3 +27,9 @@ def families() -> dict[str, str]:
 def exported() -> set[str]:
     """The names of all series."""
     return {name + suffix for name, kind in families().items() for suffix in SUFFIXES[kind]}
+
+
+def panels(path: Path) -> list[dict[str, Any]]:
+    """The panels of a dashboard in the order of reading, without the headings of rows."""
+    every = (panel for panel in json.loads(path.read_text())["panels"] if panel["type"] != "row")
+    return sorted(every, key=lambda panel: (panel["gridPos"]["y"], panel["gridPos"]["x"]))

@@ -1,11 +1,9 @@
-"""Events of the operator's life while it scales: an upgrade, the death of its leader, a look at its dashboards."""
+"""Events of the operator's life while it scales: an upgrade, and the death of its leader."""
 
 from __future__ import annotations
 
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,13 +13,13 @@ import numpy as np
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo.records import Steps, read_records
 from rlscaler_dev.demo.timeline import SPEC
-from rlscaler_dev.e2e.cluster import Cluster, Commands
+from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.installation import Installation
 from rlscaler_dev.e2e.play import Player
-from rlscaler_dev.e2e.settings import DEMO_NAMESPACE, DEMO_RELEASE, OPERATOR_NAMESPACE, SCRAPE_SECONDS, Play, Settings
+from rlscaler_dev.e2e.settings import OPERATOR_NAMESPACE, Play, Settings
 from rlscaler_dev.exceptions import DemoError
 
-UPGRADE_AT, KILL_AT, LOOK_AT = 0.15, 0.5, 0.8
+UPGRADE_AT, KILL_AT = 0.15, 0.5
 """Shares of the load's time."""
 TAKEOVER_SECONDS = 60.0
 CHANGED = "operator.statusIntervalSeconds=240"
@@ -37,7 +35,6 @@ class Lifecycle:
         self._settings, self._cluster, self._installation, self._say = settings, cluster, installation, say
         self._upgraded: tuple[float, float] | None = None
         self._killed: tuple[float, float, str, str] | None = None
-        self._empty: dict[str, list[str]] | None = None
 
     def play(self, player: Player) -> dict[str, Any]:
         """Return begin and length, the longest pause between two decisions, and that replicas and history stayed."""
@@ -49,8 +46,6 @@ class Lifecycle:
                 self._upgrade()
             elif elapsed > KILL_AT * seconds and self._killed is None:
                 self._kill()
-            elif elapsed > LOOK_AT * seconds and self._empty is None:
-                self._empty = look_at_dashboards(self._settings, self._cluster.commands)
 
         summary = player.play(play, moment)
         if self._upgraded is None or self._killed is None:
@@ -101,7 +96,6 @@ class Lifecycle:
                     times, records.run.started_at, records.run.started_at + len(records.offered_rps)
                 ),
             },
-            "empty_panels": self._empty,
             "lowest_replicas": {
                 pool: {"upgrade": lowest(steps, *upgraded), "kill": lowest(steps, begin, end)}
                 for pool, steps in records.replicas.items()
@@ -120,40 +114,3 @@ def lowest(steps: Steps, begin: float, end: float) -> int | None:
     moments = np.append(begin, steps.time[(steps.time > begin) & (steps.time < end)])
     values = steps.at(moments)[:, SPEC]
     return None if np.all(np.isnan(values)) else int(np.nanmin(values))
-
-
-LAST_MINUTES = 5
-
-
-def look_at_dashboards(settings: Settings, commands: Commands) -> dict[str, list[str]]:
-    """Dashboard -> titles of its empty panels; OUT/dashboard-NAME.png of each. Raises DemoError."""
-    empty = {}
-    with _forwarded(commands) as url:
-        source = (
-            *("--prometheus-url", url, "--last", str(LAST_MINUTES)),
-            *("--scrape-interval", str(SCRAPE_SECONDS)),
-        )
-        for path in sorted((settings.charts / "rlscaler" / "dashboards").glob("*.json")):
-            output = commands.run("rlscaler", "dashboard", "check", str(path), *source, check=False)
-            empty[path.stem] = [line.rpartition("EMPTY")[0].strip() for line in output.splitlines() if "EMPTY" in line]
-            picture = settings.out / f"dashboard-{path.stem}.png"
-            commands.run("rlscaler", "dashboard", "draw", str(path), "--out", str(picture), *source)
-    return empty
-
-
-@contextmanager
-def _forwarded(commands: Commands) -> Iterator[str]:
-    """A URL of the Prometheus in the cluster, as long as the context lasts."""
-    service = f"svc/{DEMO_RELEASE}-prometheus"
-    command = commands.command("kubectl", "port-forward", "-n", DEMO_NAMESPACE, service, ":9090")
-    with subprocess.Popen(
-        command, env=commands.environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout
-            line = process.stdout.readline()
-            if "127.0.0.1:" not in line:
-                raise DemoError(f"kubectl port-forward {service} did not begin: {line.strip() or 'no output'}")
-            yield f"http://127.0.0.1:{line.partition('127.0.0.1:')[2].split()[0]}"
-        finally:
-            process.terminate()

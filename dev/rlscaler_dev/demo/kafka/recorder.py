@@ -8,9 +8,8 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from rlscaler_dev.cluster.dashboards.ask import Source
 from rlscaler_dev.cluster.kube import Json, KubeClient
-from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
+from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS, Prometheus
 from rlscaler_dev.cluster.watch import Watches
 from rlscaler_dev.demo.recorder import PoolBook, Replicas
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, CsvWriter
@@ -72,9 +71,9 @@ def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:
 
     One row for each change. Raises DevClusterError where Prometheus does not answer.
     """
-    source = Source(prometheus_url, time.time() - begun + BEFORE_SECONDS, 4 * SCRAPE_INTERVAL_SECONDS)
+    past = time.time() - begun + BEFORE_SECONDS
     with closing(CsvWriter(data / "rebalances.csv", REBALANCE_COLUMNS)) as file:
-        for series in source.series(QUERY):
+        for series in Prometheus(prometheus_url).last(past, QUERY):
             before = None
             for moment, value in zip(series.times, series.values, strict=True):
                 if value != before:

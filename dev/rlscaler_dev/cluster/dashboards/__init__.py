@@ -1,1 +1,0 @@
-"""Grafana dashboards without Grafana: whether each panel has data, and a picture of it."""
