@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from rlscaler_loadgen.streams.cli import PATTERN_NAMES, consumer, consumers, produce
+from rlscaler_loadgen.streams.cli import PATTERN_NAMES, consumers, produce
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
@@ -23,7 +23,6 @@ def service() -> None:
 
 
 service.add_command(consumers)
-service.add_command(consumer)
 
 
 def common(command: Any) -> Any:

@@ -27,7 +27,6 @@ COMMANDS = {
     "rlscaler-service": [
         ["service", "pod"],
         ["service", "fleet"],
-        ["service", "consumer"],
         ["load", "run"],
         ["load", "master"],
         ["load", "worker"],

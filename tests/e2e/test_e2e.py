@@ -1,8 +1,7 @@
-"""The shortest end-to-end runs: installed from images and charts, loaded, hurt, resized, fed by Kafka, taken away."""
+"""The shortest end-to-end runs: installed from images and charts, loaded, hurt, resized, taken away."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -11,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.harness.kafka import jars_or_skip
 
 pytestmark = pytest.mark.e2e
 NAME = f"pytest-e2e-{os.getpid()}"
@@ -48,19 +45,17 @@ def test_the_product_scales_real_pods_and_leaves_nothing_behind(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def sized_and_fed(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
-    """Both parts on one cluster: the summary, and the folder of its results."""
-    jars_or_skip()
-    out = tmp_path_factory.mktemp("e2e")
-    return run(out, "--only", "sizes,consumers", "--gpu-cold-start", "3-5"), out
+def sizes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Pods of the part `sizes` in the summary."""
+    summary = run(tmp_path_factory.mktemp("e2e"), "--only", "sizes", "--gpu-cold-start", "3-5")
+    return dict(summary["sizes"])
 
 
 def mebibytes(pod: dict[str, Any], when: str = "cgroup") -> float:
     return float(pod[when]["memory_mib"])
 
 
-def test_running_pods_are_resized_and_the_kernel_agrees(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
-    sizes = sized_and_fed[0]["sizes"]
+def test_running_pods_are_resized_and_the_kernel_agrees(sizes: dict[str, Any]) -> None:
     pods = [*sizes["grows"], sizes["shrinks"], sizes["too_large"], sizes["waits"]]
     assert {pod["restarts"] for pod in pods} == {0}
     assert {len(pod["containers"]) for pod in pods} == {1}
@@ -76,8 +71,7 @@ def test_running_pods_are_resized_and_the_kernel_agrees(sized_and_fed: tuple[dic
     )
 
 
-def test_memory_is_lowered_to_what_is_needed_and_no_further(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
-    sizes = sized_and_fed[0]["sizes"]
+def test_memory_is_lowered_to_what_is_needed_and_no_further(sizes: dict[str, Any]) -> None:
     assert sizes["shrinks"]["decided"] == "128Mi"
     assert 140 < mebibytes(sizes["shrinks"]) < mebibytes(sizes["shrinks"], "cgroup_at_first") == 256
     assert sizes["by_hand"]["reason"] == "Error"
@@ -86,9 +80,8 @@ def test_memory_is_lowered_to_what_is_needed_and_no_further(sized_and_fed: tuple
 
 
 def test_a_size_that_the_node_has_no_room_for_is_said_with_the_remedy(
-    sized_and_fed: tuple[dict[str, Any], Path],
+    sizes: dict[str, Any],
 ) -> None:
-    sizes = sized_and_fed[0]["sizes"]
     assert sizes["too_large"]["reason"] == "ResizeInfeasible"
     assert sizes["too_large"]["pod"] in sizes["too_large"]["message"]
     assert "lower the largest size" in sizes["too_large"]["message"]
@@ -96,15 +89,3 @@ def test_a_size_that_the_node_has_no_room_for_is_said_with_the_remedy(
     assert sizes["waits"]["said"] == "Deferred"
     assert sizes["waits"]["cores_while_it_waited"] == sizes["waits"]["cgroup_at_first"]["cores"]
     assert sizes["waits"]["cgroup"]["cores"] > sizes["waits"]["cores_while_it_waited"]
-
-
-def test_consumers_are_containers_that_are_scaled_by_the_stream(sized_and_fed: tuple[dict[str, Any], Path]) -> None:
-    consumers, out = sized_and_fed[0]["consumers"], sized_and_fed[1] / "consumers"
-    assert consumers["messages"] > 10_000
-    assert consumers["lost"] == 0
-    assert consumers["most_members_that_were_ready_pods"] >= 3
-    assert consumers["under_objective_at_end"]
-    assert (out / "kafka.png").stat().st_size > 20_000
-    with (out / "data" / "processed.csv").open(newline="") as file:
-        pods = {row["pod"] for row in csv.DictReader(file)}
-    assert len(pods) >= consumers["most_members_that_were_ready_pods"]

@@ -65,8 +65,7 @@ def e2e(**options: Any) -> None:
 
     Needs root, Linux, the packages of `rlscaler cluster packages` and the images of `make images`. Plays each pattern
     with the policy and with the HorizontalPodAutoscaler, upgrades the operator and kills its leader under load, resizes
-    running pods, scales consumers of a Kafka topic (which needs Java), and fails where anything is left in the cluster
-    or on this machine.
+    running pods, and fails where anything is left in the cluster or on this machine.
     """
     from rich.console import Console
 
@@ -107,7 +106,7 @@ def e2e(**options: Any) -> None:
         raise
     for shown in tables(summary):
         console.print(shown)
-    files = ("summary.json", "transcript.txt", "comparison.png", "traffic.png", "consumers/kafka.png")
+    files = ("summary.json", "transcript.txt", "comparison.png", "traffic.png")
     for path in (settings.out / name for name in files):
         if path.exists():
             console.print(f"  {path}")

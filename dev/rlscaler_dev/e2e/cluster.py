@@ -113,7 +113,6 @@ class Cluster:
                     cpu_nodes=0,
                     gateway_api=settings.loads,
                     adapter=settings.loads,
-                    kafka="consumers" in settings.parts,
                     progress=progress,
                 )
                 info = stack.enter_context(own)

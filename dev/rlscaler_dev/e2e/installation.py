@@ -13,7 +13,6 @@ from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.e2e.cluster import Cluster
 from rlscaler_dev.e2e.logs import operator_pods
 from rlscaler_dev.e2e.settings import (
-    BROKER,
     CRD,
     DEMO_NAMESPACE,
     DEMO_RELEASE,
@@ -74,7 +73,6 @@ class Installation:
             *("--set", f"prometheus.scrapeIntervalSeconds={SCRAPE_SECONDS}"),
             *("--set", "auditLog.enabled=true,auditLog.stdout=true"),
             *("--set", "operator.resize=true,operator.resizeNewPods=true"),
-            *("--set-json", f"kafka.allowedServers={json.dumps([BROKER])}"),
             *("--set-string", "podAnnotations.prometheus\\.io/scrape=true,podAnnotations.prometheus\\.io/port=8080"),
         ]  # fmt: skip
         self._helm(verb, OPERATOR_RELEASE, "rlscaler", OPERATOR_NAMESPACE, "--wait", *values, *arguments)

@@ -117,7 +117,6 @@ def tables(summary: dict[str, Any]) -> list[Table]:
     drawn = [
         _runs(summary["runs"]) if summary["runs"] else None,
         _sizes(summary["sizes"]) if summary["sizes"] else None,
-        _consumers(summary["consumers"]) if summary["consumers"] else None,
     ]
     return [picture for picture in drawn if picture is not None]
 
@@ -133,28 +132,6 @@ def _sizes(sizes: dict[str, Any]) -> Table:
         amounts = [_cell(pair[of], "{:g}") for of in (0, 1) for pair in pairs]
         seconds = _cell(pod["patch_to_cgroup_seconds"], "{:.2f}")
         shown.add_row(what.replace("_", " "), pod["pod"], *amounts, seconds, f"{pod['restarts']}")
-    return shown
-
-
-CONSUMERS = {
-    "messages": ("messages", "{:,}"),
-    "lost": ("lost", "{:,}"),
-    "late": ("late_percent", "{:.1f} %"),
-    "p95 lag s": ("p95_lag_seconds", "{:.1f}"),
-    "s above the objective": ("seconds_above_objective", "{:d}"),
-    "consumer-s": ("consumer_seconds", "{:,.0f}"),
-    "rebalances": ("rebalances", "{:d}"),
-    "most members": ("most_members_that_were_ready_pods", "{:d}"),
-}
-"""Title -> key of the summary and how it is shown."""
-
-
-def _consumers(consumers: dict[str, Any]) -> Table:
-    """One row."""
-    shown = Table(box=None, padding=(0, 2))
-    for title in CONSUMERS:
-        shown.add_column(title, justify="right")
-    shown.add_row(*(_cell(consumers[key], text) for key, text in CONSUMERS.values()))
     return shown
 
 

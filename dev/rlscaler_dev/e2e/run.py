@@ -10,7 +10,6 @@ from typing import Any
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.e2e import report, traffic
 from rlscaler_dev.e2e.cluster import Cluster, interfaces, left_behind, pid_namespaces
-from rlscaler_dev.e2e.consumers.play import Consumers
 from rlscaler_dev.e2e.installation import Installation
 from rlscaler_dev.e2e.lifecycle import Lifecycle
 from rlscaler_dev.e2e.logs import OperatorLogs
@@ -64,7 +63,6 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
         scraped = {name: installation.query(promql) for name, promql in
                    (("targets", SCRAPED), ("received", RECEIVED), ("cadvisor", CADVISOR))}  # fmt: skip
         sizes = Sizes(cluster, installation, say).play() if "sizes" in parts else None
-        consumers = Consumers(settings, cluster, say).play() if "consumers" in parts else None
     finally:
         logs.stop()
     names = [play.name for play in plays] + (["lifecycle"] if lifecycle else [])
@@ -82,7 +80,6 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
         "runs": runs,
         "lifecycle": lifecycle,
         "sizes": sizes,
-        "consumers": consumers,
         "pods_seen": len(player.pods_seen),
         "most_pods_at_once": player.most_pods,
         "prometheus": scraped,

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlscaler_dev.cluster.network import KAFKA_PORT, NODE_IP
-
-PARTS = ("patterns", "lifecycle", "sizes", "consumers")
+PARTS = ("patterns", "lifecycle", "sizes")
 """Parts of a run between installing and uninstalling, in this order."""
 CONTENDERS = ("rl", "hpa")
 PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
@@ -21,8 +19,6 @@ SERVICE = "chat"
 PROMETHEUS_IMAGE = ("localhost/prometheus", "1")
 """Name and tag of the image of Prometheus, which the real node has."""
 SCRAPE_SECONDS = 2
-BROKER = f"{NODE_IP}:{KAFKA_PORT}"
-"""Address of the Kafka broker for pods, the operator's among them."""
 CRD = "rlscalingpolicies.rlscaler.io"
 
 

@@ -1,20 +1,14 @@
-"""`rlscaler service consumers`, `service consumer` and `load produce`: consumers and messages of a Kafka topic."""
+"""`rlscaler service consumers` and `load produce`: consumers and messages of a Kafka topic."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from rlscaler_loadgen.streams.group import Consumers
-    from rlscaler_loadgen.streams.member import Job
-    from rlscaler_loadgen.streams.pod import ConsumerPod
 
 PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
 """Of loads of every kind, as `rlscaler_loadgen.patterns` has them."""
@@ -30,31 +24,19 @@ protocol_option = click.option(
 """Decorator of every command that has consumers: `protocol` is one of `PROTOCOL_NAMES`."""
 
 
-def job_options(command: Any) -> Any:
-    """Options of every command that runs consumers of a topic: the fields of a `Job`."""
-    options = [
-        click.option(
-            "--bootstrap-servers", required=True, help="Brokers to begin with, host:port, separated by commas."
-        ),
-        click.option("--topic", required=True, help="Topic that is consumed."),
-        click.option("--group", required=True, help="The consumers' group.id."),
-        protocol_option,
-        click.option("--message-ms", default=10.0, show_default=True, help="Mean time of work on a message."),
-        click.option("--variation", default=0.5, show_default=True, help="Coefficient of variation of that time."),
-        click.option("--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages taken at once."),
-        click.option("--commit-seconds", default=1.0, show_default=True, help="Time between two commits."),
-        click.option("--seed", default=0, show_default=True, help="Seed of the times of work."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 @click.command()
 @click.option("--kubeconfig", type=click.Path(dir_okay=False), help="Cluster to watch; in-cluster by default.")
 @click.option("--namespace", default="default", show_default=True)
 @click.option("--deployment", required=True, help="Deployment whose ready pods are the members of the group.")
-@job_options
+@click.option("--bootstrap-servers", required=True, help="Brokers to begin with, host:port, separated by commas.")
+@click.option("--topic", required=True, help="Topic that is consumed.")
+@click.option("--group", required=True, help="The consumers' group.id.")
+@protocol_option
+@click.option("--message-ms", default=10.0, show_default=True, help="Mean time of work on a message.")
+@click.option("--variation", default=0.5, show_default=True, help="Coefficient of variation of that time.")
+@click.option("--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages taken at once.")
+@click.option("--commit-seconds", default=1.0, show_default=True, help="Time between two commits.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the times of work.")
 @click.option(
     "--records",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -76,60 +58,10 @@ def consumers(
     **job: Any,
 ) -> None:
     """Consume a Kafka topic with one member for each ready pod of a Deployment (on nodes that are simulated)."""
-    from rlscaler_loadgen.streams.group import Consumers
-
-    def of(work: Job) -> Consumers:
-        return Consumers(kubeconfig, namespace, deployment, work, host, metrics_port, annotate)
-
-    _consume(of, f"consumers {namespace}/{deployment}", namespace, records, message_ms, bootstrap_servers, job)
-
-
-@click.command()
-@click.option("--namespace", envvar="POD_NAMESPACE", default="default", show_default=True)
-@click.option("--pod", envvar=["POD_NAME", "HOSTNAME"], default="local", show_default=True, help="Name of this pod.")
-@job_options
-@click.option(
-    "--records",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write a row for every message and every change of partitions into this folder, which is made.",
-)
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of /metrics.")
-@click.option("--metrics-port", default=9090, show_default=True, help="Port of /metrics; 0 takes a free one.")
-def consumer(
-    namespace: str,
-    pod: str,
-    bootstrap_servers: str,
-    message_ms: float,
-    records: Path | None,
-    host: str,
-    metrics_port: int,
-    **job: Any,
-) -> None:
-    """Consume a Kafka topic as the one consumer of this pod (on nodes that run containers)."""
-    from rlscaler_loadgen.streams.pod import ConsumerPod
-
-    if records is not None:
-        records.mkdir(parents=True, exist_ok=True)
-
-    def of(work: Job) -> ConsumerPod:
-        return ConsumerPod(pod, work, host, metrics_port)
-
-    _consume(of, f"consumer {namespace}/{pod}", namespace, records, message_ms, bootstrap_servers, job)
-
-
-def _consume(
-    of: Callable[[Job], Consumers | ConsumerPod],
-    what: str,
-    namespace: str,
-    records: Path | None,
-    message_ms: float,
-    bootstrap_servers: str,
-    job: dict[str, Any],
-) -> None:
-    """Run consumers until a signal comes."""
     from prometheus_client import CollectorRegistry
 
     from rlscaler_loadgen.errors import LoadgenError
+    from rlscaler_loadgen.streams.group import Consumers
     from rlscaler_loadgen.streams.journal import ConsumerJournal
     from rlscaler_loadgen.streams.member import Job
 
@@ -138,12 +70,13 @@ def _consume(
     journal = ConsumerJournal(registry, namespace, work.group, records)
 
     def ready(metrics: str) -> None:
-        click.echo(f"{what}: group {work.group} of {work.topic}, metrics {metrics}")
+        click.echo(f"consumers {namespace}/{deployment}: group {work.group} of {work.topic}, metrics {metrics}")
         sys.stdout.flush()
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    running = Consumers(kubeconfig, namespace, deployment, work, host, metrics_port, annotate)
     try:
-        asyncio.run(of(work).run(journal, registry, ready))
+        asyncio.run(running.run(journal, registry, ready))
     except LoadgenError as error:
         raise click.ClickException(str(error)) from error
     finally:

@@ -89,25 +89,3 @@ def test_consumers_follow_the_pods_and_process_every_message(
     finally:
         consumers.kill()
         consumers.wait()
-
-
-def test_two_processes_are_the_consumers_of_two_pods(broker: TestBroker, tmp_path: Path) -> None:
-    topic, group = broker.topic("pods", 4), "pods"
-    command = [sys.executable, "-m", "rlscaler_live.cli", "service", "consumer", "--metrics-port", "0"]
-    command += ["--bootstrap-servers", broker.servers, "--topic", topic, "--group", group, "--message-ms", "2"]
-    names = ["billing-a", "billing-b"]
-    consumers = [subprocess.Popen([*command, "--pod", one, "--records", str(tmp_path / one)]) for one in names]
-    try:
-        until(lambda: members(broker, group) == names, SECONDS)
-        load = LoadSettings(pattern="ramp", duration=2, low=100, peak=200)
-        Production(broker.servers, topic, load, tmp_path / "load").run()
-        written = {*places(tmp_path / "load" / "produced.csv")}
-        until(lambda: {one for name in names for one in places(tmp_path / name / "processed.csv")} == written, SECONDS)
-        for consumer in consumers:
-            consumer.terminate()
-        assert [consumer.wait(SECONDS) for consumer in consumers] == [0, 0]
-        until(lambda: is_empty(broker, group), LEFT_SECONDS)
-    finally:
-        for consumer in consumers:
-            consumer.kill()
-            consumer.wait()
