@@ -17,10 +17,8 @@ from rlscaler_dev.demo.records import (
     Float,
     Records,
     Requests,
-    placement_index,
 )
 from rlscaler_dev.demo.settings import POOLS
-from rlscaler_dev.exceptions import RecordError
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
 GPU_WEIGHT, CPU_WEIGHT = (ROUTE_COLUMNS.index(name) for name in ROUTE_COLUMNS)
@@ -66,16 +64,6 @@ class Timeline:
             writer.writerow(names)
             for i in range(len(self)):
                 writer.writerow([_cell(name, getattr(self, name)[i]) for name in names])
-
-    @classmethod
-    def read(cls, path: Path) -> Timeline:
-        """Read `timeline.csv`. Raises RecordError."""
-        try:
-            with path.open(newline="") as file:
-                rows = list(csv.DictReader(file))
-            return cls(**{f.name: np.array([_value(f.name, row[f.name]) for row in rows]) for f in fields(cls)})
-        except (OSError, KeyError, ValueError) as error:
-            raise RecordError(f"{path}: not the timeline of a demo run: {error}") from error
 
 
 def build_timeline(records: Records) -> Timeline:
@@ -130,9 +118,3 @@ def _cell(name: str, value: float) -> str:
     if name == "placement":
         return PLACEMENTS[int(value)] if value >= 0 else ""
     return "" if np.isnan(value) else f"{value:.6g}"
-
-
-def _value(name: str, text: str) -> float:
-    if name == "placement":
-        return placement_index(text)
-    return float(text) if text else float("nan")

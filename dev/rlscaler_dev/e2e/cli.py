@@ -106,7 +106,5 @@ def e2e(**options: Any) -> None:
         raise
     for shown in tables(summary):
         console.print(shown)
-    files = ("summary.json", "transcript.txt", "comparison.png", "traffic.png")
-    for path in (settings.out / name for name in files):
-        if path.exists():
-            console.print(f"  {path}")
+    for name in ("summary.json", "transcript.txt"):
+        console.print(f"  {settings.out / name}")

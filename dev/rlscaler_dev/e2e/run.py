@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlscaler_dev.demo.records import versions
-from rlscaler_dev.e2e import report, traffic
+from rlscaler_dev.e2e import traffic
 from rlscaler_dev.e2e.cluster import Cluster, interfaces, left_behind, pid_namespaces
 from rlscaler_dev.e2e.installation import Installation
 from rlscaler_dev.e2e.lifecycle import Lifecycle
@@ -67,8 +67,6 @@ def _on(cluster: Cluster, settings: Settings, say: Say) -> dict[str, Any]:
         logs.stop()
     names = [play.name for play in plays] + (["lifecycle"] if lifecycle else [])
     moved = {name: traffic.stretches(settings.out / name) for name in names}
-    report.compare(plays, settings.out)
-    report.draw_traffic(moved, settings.out)
     begin = time.monotonic()
     installation.uninstall()
     remains = sorted(cluster.objects() - objects)

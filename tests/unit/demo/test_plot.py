@@ -43,14 +43,6 @@ def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) ->
     assert png_size(tmp_path / "timeline.png")[0] == 1760
 
 
-@pytest.mark.slow
-def test_drawing_the_stored_timeline_gives_the_same_picture(tmp_path: Path) -> None:
-    records = made_up_run()
-    draw(records, tmp_path / "a.png").write(tmp_path / "timeline.csv")
-    plot_timeline(Timeline.read(tmp_path / "timeline.csv"), summarise(records), tmp_path / "b.png")
-    assert (tmp_path / "a.png").stat().st_size == pytest.approx((tmp_path / "b.png").stat().st_size, rel=0.01)
-
-
 def test_the_title_names_contender_pattern_and_seed() -> None:
     records = make_records()
     text = title(summarise(records))
