@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,6 +21,9 @@ Json = Mapping[str, Any]
 
 OVER = ("Succeeded", "Failed")
 """Phases of pods that hold no resources any more."""
+
+NEVER_SCALED = ("Job", "DaemonSet", "Node")
+"""Kinds of controllers whose pods no target has, whatever their labels."""
 
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
@@ -47,6 +51,8 @@ class Deployment:
     """Number of the cache's own that changes with every field above except `resource_version`."""
     requests: Mapping[str, float] = field(default_factory=dict, compare=False)
     """Requests of one pod of its template, by resource."""
+    owner: str = ""
+    """Uid of the object that controls it; empty = none."""
 
 
 def parse_deployment(body: Json) -> Deployment:
@@ -63,6 +69,7 @@ def parse_deployment(body: Json) -> Deployment:
         rolling=_is_rolling(status),
         refused=_refused(status),
         requests=requests_of((spec.get("template") or {}).get("spec") or {}),
+        owner=controller_of(body).get("uid", ""),
     )
 
 
@@ -118,15 +125,36 @@ def field_manager(managed_fields: Any, name: str) -> str:
     return FIELD_MANAGER if FIELD_MANAGER in owners else next(reversed(owners), "")
 
 
+def controller_of(body: Json) -> Json:
+    """Return the reference to the controller of an object, or to its first owner; empty where it has none."""
+    owners: list[Json] = body.get("metadata", {}).get("ownerReferences") or [{}]
+    return next((owner for owner in owners if owner.get("controller")), owners[0])
+
+
 def deployment_of_pod(body: Json) -> Key | None:
     """Return the Deployment of a pod by the name of its ReplicaSet; None where it has none."""
-    metadata = body.get("metadata", {})
+    metadata, owner = body.get("metadata", {}), controller_of(body)
     template = (metadata.get("labels") or {}).get("pod-template-hash")
-    for owner in metadata.get("ownerReferences") or ():
-        name = owner.get("name", "")
-        if owner.get("kind") == "ReplicaSet" and template and name.endswith(f"-{template}"):
-            return metadata.get("namespace", ""), name[: -len(template) - 1]
+    name = owner.get("name", "")
+    if owner.get("kind") == "ReplicaSet" and template and name.endswith(f"-{template}"):
+        return metadata.get("namespace", ""), name[: -len(template) - 1]
     return None
+
+
+def owns(target: str, uid: str, pod: Json) -> bool:
+    """Return True where the target with this reference and uid, no Deployment, may own a pod that it selects."""
+    owner, labels = controller_of(pod), (pod["metadata"].get("labels") or {})
+    kind, name = str(owner.get("kind", "")), str(owner.get("name", ""))
+    wanted_kind, _, wanted = target.partition("/")
+    if referenced(owner).partition("/")[0] == wanted_kind:
+        return name == wanted and uid in {"", owner.get("uid", "")}
+    if kind == "ReplicaSet":
+        # Argo Rollouts names its ReplicaSets as Deployments do, by a label of its own.
+        return name == f"{wanted}-{labels.get('rollouts-pod-template-hash')}"
+    if kind == "StatefulSet":
+        # A LeaderWorkerSet has one StatefulSet of its name for the leaders and one for the workers of each.
+        return re.fullmatch(rf"{re.escape(wanted)}(-\d+)?", name) is not None
+    return bool(owner) and kind not in NEVER_SCALED
 
 
 def start_seconds(body: Json) -> float | None:

@@ -25,6 +25,7 @@ from rlscaler_operator.cluster.bodies import (
     is_replaced,
     key_of,
     older,
+    owns,
     parse_deployment,
     referenced,
     selector_of,
@@ -231,12 +232,26 @@ class WatchCache:
         return self._count_ready(deployment, body["metadata"]["name"], is_ready(body))
 
     def target_of_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Return the target of a pod: by the selectors of scales, and else the Deployment that made it."""
+        """Return the target that owns a pod: a Deployment, or an object of another kind that selects it as well."""
+        if (deployment := deployment_of_pod(body)) is not None:
+            return self._owner_of(deployment)
         metadata = body.get("metadata", {})
         namespace, labels = metadata.get("namespace", ""), metadata.get("labels") or {}
-        selectors = self._selectors.items()
-        targets = (key for key, selector in selectors if key[0] == namespace and selects(selector, labels))
-        return next(targets, None) or deployment_of_pod(body)
+        selecting = (
+            key for key, selector in self._selectors.items() if key[0] == namespace and selects(selector, labels)
+        )
+        return next((key for key in selecting if owns(key[1], self._uid(key), body)), None)
+
+    def _owner_of(self, deployment: Key) -> Key:
+        """Return the target of another kind that owns a Deployment, or the Deployment itself."""
+        known = self.deployments.get(deployment)
+        if known is None or not known.owner:
+            return deployment
+        return next((key for key in self._selectors if self._uid(key) == known.owner), deployment)
+
+    def _uid(self, key: Key) -> str:
+        target = self.deployments.get(key)
+        return "" if target is None else target.uid
 
     def selector_of(self, key: Key) -> Selector | None:
         """Return the selector of the pods of a target that is no Deployment; None where it is unknown."""

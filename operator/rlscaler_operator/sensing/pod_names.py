@@ -9,8 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-SUFFIX = "-[a-z0-9]+-[a-z0-9]{5}"
-"""Pattern behind the name of a Deployment in the whole name of a pod."""
+SUFFIX = "-[4-9b-df]{1,10}-[a-z0-9]{5}"
+"""Pattern behind the name of a Deployment in the whole name of a pod.
+
+The hash of a template is a number of 32 bits whose digits are written in ten of the characters `RANDOM`
+(`SafeEncodeString` in k8s.io/apimachinery's util/rand). So the pods of a Job `chat-batch`, or of a CronJob `chat` whose
+Jobs end in the minutes since 1970 (they begin with 2 or 3 until 2046), are not those of the Deployment `chat`.
+"""
 
 WHOLE = 46
 """Longest name of a Deployment whose pods' names are never cut: 58 characters less two `-` and a hash of ten."""
@@ -25,7 +30,7 @@ RANDOM = "[b-df-hj-np-tv-xz24-9]"
 """Characters of hashes and suffixes (`alphanums` in k8s.io/apimachinery's util/rand): no vowels, no 0, 1 and 3."""
 
 
-OF_OTHERS = "-(?:[0-9]+(?:-[0-9]+)?|[a-z0-9]{5,10}(?:-[a-z0-9]{5})?)"
+OF_OTHERS = f"-(?:[0-9]+(?:-[0-9]+)?|{RANDOM}{{5,10}}|[4-9b-df]{{1,10}}-[a-z0-9]{{5}})"
 """Pattern behind the name of an object of another kind: numbers (StatefulSet, LeaderWorkerSet), or the hash of a
 ReplicaSet, of a template or both (Rollout)."""
 

@@ -71,7 +71,7 @@ def test_usage_is_a_mean_over_pods_with_data_and_says_of_how_many():
 def test_container_metrics_have_their_own_window():
     queries = by_name([Subject("ns", "chat", ("chat-gpu", "chat-cpu"))])
     assert "[60s]" in queries["cpu_usage"]
-    assert 'pod=~"((chat-cpu|chat-gpu)-[a-z0-9]+-[a-z0-9]{5})"' in queries["cpu_usage"]
+    assert 'pod=~"((chat-cpu|chat-gpu)-[4-9b-df]{1,10}-[a-z0-9]{5})"' in queries["cpu_usage"]
 
 
 def test_names_are_matched_literally():
@@ -166,6 +166,16 @@ def test_pods_are_attributed_whatever_the_length_of_the_name(length):
     pattern = pods_of([name]).replace(r"\\", "\\")
     assert re.fullmatch(pattern, pod_of(name))
     assert not any(re.fullmatch(pattern, pod_of(other)) for other in others)
+
+
+@pytest.mark.parametrize(
+    "pod", ["chat-job-xyz12", "chat-batch-x7kbp", "chat-29123456-x7kbp", "chat-agent-x7kbp", "chat-x7kbp", "chat-db-0"]
+)
+def test_pods_of_jobs_daemon_sets_and_stateful_sets_are_not_of_a_deployment(pod):
+    """`chat-[a-z0-9]+-…` matched the pods of the Jobs of a CronJob `chat`: a CPU utilization of 200 % for 20 %."""
+    assert not re.fullmatch(pods_of(["chat"]), pod)
+    assert owner(pod, ["chat"]) is None
+    assert not re.fullmatch(pods_of([], ["chat"]), "chat-agent-x7kbp")
 
 
 def test_a_name_that_another_begins_with_keeps_its_own_pods():

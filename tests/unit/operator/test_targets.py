@@ -14,9 +14,13 @@ SETS = "apps/v1/statefulsets/StatefulSet"
 KEY = ("ns", "statefulset.apps/chat")
 
 
-def pod(name, ready=True, **labels):
+OWNER = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "chat", "uid": "u", "controller": True}
+
+
+def pod(name, ready=True, owner=OWNER, **labels):
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}
-    return {"metadata": {"name": name, "namespace": "ns", "uid": name, "labels": labels}, "status": status}
+    metadata = {"name": name, "namespace": "ns", "uid": name, "labels": labels}
+    return {"metadata": metadata | {"ownerReferences": [owner] if owner else []}, "status": status}
 
 
 def scale(replicas, selector="app=chat"):
@@ -95,6 +99,56 @@ def test_ready_replicas_are_the_ready_pods_of_the_selector(cache):
     assert not cache.put_scaled(KEY, body(), scale(3)), "nothing is new"
     assert cache.put_scaled(KEY, body(), scale(4, "app=next"))
     assert cache.deployments[KEY].ready == 0, "other pods are counted anew"
+
+
+def controlled(kind, name, **more):
+    return {
+        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+        "kind": kind,
+        "name": name,
+        "controller": True,
+    } | more
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        None,
+        controlled("Job", "chat"),
+        controlled("DaemonSet", "chat"),
+        controlled("StatefulSet", "chat-db"),
+        controlled("StatefulSet", "chat", uid="of another time"),
+        controlled("ReplicaSet", "chat-7d9c6b8f5d"),
+    ],
+    ids=str,
+)
+def test_a_pod_of_another_owner_with_the_same_labels_is_not_of_the_target(cache, owner):
+    """A Job, or a Deployment whose labels hold those of a StatefulSet's selector, made `5/1` ready."""
+    cache.put_scaled(KEY, body(), scale(1))
+    assert cache.put_pod(pod("chat-0", app="chat")) == KEY
+    for labels in ({}, {"pod-template-hash": "7d9c6b8f5d"}):
+        assert cache.put_pod(pod("odd", owner=owner, app="chat", **labels)) is None
+    assert cache.deployments[KEY].ready == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "labels"),
+    [
+        ("argoproj.io/v1alpha1/rollouts/Rollout", "ReplicaSet chat-5d4f", {"rollouts-pod-template-hash": "5d4f"}),
+        ("leaderworkerset.x-k8s.io/v1/leaderworkersets/LeaderWorkerSet", "StatefulSet chat", {}),
+        ("leaderworkerset.x-k8s.io/v1/leaderworkersets/LeaderWorkerSet", "StatefulSet chat-3", {}),
+        ("example.com/v1/fleets/Fleet", "Group any", {}),
+        ("example.com/v1/fleets/Fleet", "ReplicaSet own-5d4f", {"pod-template-hash": "5d4f"}),
+    ],
+)
+def test_a_pod_whose_controller_belongs_to_the_target_is_its(kind, owner, labels):
+    cache = WatchCache(kinds=TargetKinds([kind]))
+    key = cache.kinds.others[0].key(body())
+    cache.put_scaled(key, body(), scale(1))
+    cache.put_deployment(
+        {"metadata": {"namespace": "ns", "name": "own", "ownerReferences": [controlled("Fleet", "chat", uid="u")]}}
+    )
+    assert cache.put_pod(pod("some", owner=controlled(*owner.split()), app="chat", **labels)) == key
 
 
 def test_cold_starts_and_pending_pods_are_those_of_the_selector(cache):
