@@ -9,6 +9,7 @@ from typing import Any, get_args
 from rlscaler_core.api.metrics import ServerName
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
+from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing import fallbacks
 from rlscaler_operator.sensing.pod_names import LONGEST, told_apart
@@ -90,6 +91,12 @@ TOO_LONG = (
 )
 
 
+NO_REQUEST = (
+    "a container of the pods of {0} has no {1} request that Prometheus knows: set resources.requests.{1} of every "
+    "container, sidecars too; where all have one, scrape kube-state-metrics"
+)
+
+
 def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readings:
     """Return the readings of one policy; `ready` are the ready replicas of the GPU and the CPU pool."""
     namespace, names = subject.namespace, subject.deployments
@@ -101,6 +108,12 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
         if _cut(name, subject):
             return unknown("NameTooLong", f"Deployment {name}: {TOO_LONG}")
         return pick(answers.get(query, {}), (namespace, name))
+
+    def request(resource: str, pool: int) -> Reading:
+        known = reading(f"{resource}_request", pool)
+        if known.reason not in ("SeriesAbsent", "NotANumber"):
+            return known
+        return unknown("RequestMissing", NO_REQUEST.format(titled(names[pool] or ""), resource), known.age_seconds)
 
     pools = [pool for pool in (GPU, CPU) if names[pool]]
     exported = subject.server.utilization
@@ -116,11 +129,11 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
             rate_of(answers, "arrival_rate", subject, subject.requests.counts_arrivals), ready_pools
         ),
         "cpu_utilization": utilization(
-            CPU, lambda: ratio([reading("cpu_usage", CPU)], [reading("cpu_request", CPU)], [ready[CPU]])
+            CPU, lambda: ratio([reading("cpu_usage", CPU)], [request("cpu", CPU)], [ready[CPU]])
         ),
         "memory_utilization": ratio(
             [reading("memory_usage", pool) for pool in pools],
-            [reading("memory_request", pool) for pool in pools],
+            [request("memory", pool) for pool in pools],
             [ready[pool] for pool in pools],
         ),
         "gpu_utilization": utilization(GPU, lambda: per_replica(reading("gpu_utilization", GPU), ready[GPU])),

@@ -123,8 +123,8 @@ def _of_pods(subjects: Sequence[Subject], window: Window, labels: Labels) -> lis
     return [
         Query("cpu_usage", "deployment", usage, window),
         Query("memory_usage", "deployment", labelled(pods.usage(MEMORY_USAGE, str))),
-        Query("cpu_request", "deployment", labelled(pods.request("cpu"))),
-        Query("memory_request", "deployment", labelled(pods.request("memory"))),
+        Query("cpu_request", "deployment", labelled(pods.request("cpu", CPU_USAGE))),
+        Query("memory_request", "deployment", labelled(pods.request("memory", MEMORY_USAGE))),
         Query("gpu_utilization", "deployment", labelled(pods.gpu_utilization())),
     ]
 

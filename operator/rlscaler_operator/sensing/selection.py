@@ -42,12 +42,25 @@ class Pods(NamedTuple):
         """Return value, time and number of pods of the utilization of GPUs, as a mean over the ready pods."""
         return self._mean(self.of_gpus(), self._newest(GPU_UTIL))
 
-    def request(self, resource: str) -> dict[str, str]:
-        """Return value and time of a pod's request of a resource, as a mean over the pods."""
-        metric = f'kube_pod_container_resource_requests{{resource="{resource}"}}'
-        per_pod = self._of_deployments(self.of_containers(metric, str))
-        newest = self._newest(metric, container=True)
-        return {"v": f"avg by (namespace, deployment) ({per_pod})", "t": newest}
+    def request(self, resource: str, usage: str) -> dict[str, str]:
+        """Return value and time of a pod's request of a resource, as a mean over the pods.
+
+        It covers the containers that run, native sidecars included, as their `usage` does; NaN where one of them has a
+        usage and no request.
+        """
+        metric, same = (
+            f'kube_pod_container_resource_requests{{resource="{resource}"}}',
+            "on (namespace, pod, container)",
+        )
+        requests, at_start = self._each(metric), self._each(metric.replace("_container_", "_init_container_"))
+        # The usage of an init container that has ended stays in Prometheus for minutes, and a pod's usage may come
+        # before its requests do.
+        ended = self._each("kube_pod_init_container_status_terminated")
+        running = f"({self._each(usage)} unless {same} ({ended} == 1))"
+        known = f"({requests} or ({at_start} and {same} {running}) or NaN * {running})"
+        per_pod = f"(sum by (namespace, pod) ({known}) and on (namespace, pod) {requests})"
+        value = f"avg by (namespace, deployment) ({self._of_deployments(per_pod)})"
+        return {"v": value, "t": self._newest(metric, container=True)}
 
     def most(self, metric: str, vector: Vector) -> dict[str, str]:
         """Return value, time and number of pods of a metric of containers, as the maximum over the pods."""
@@ -59,6 +72,10 @@ class Pods(NamedTuple):
         """Return the sum over the containers of each pod. A container that is scraped several times counts once."""
         union = self._by(metric, vector, ("pod", "container"), ("cpu",))
         return f"sum by (namespace, pod) (max by (namespace, pod, container, cpu) ({union}))"
+
+    def _each(self, metric: str) -> str:
+        """Return a metric of each container."""
+        return f"max by (namespace, pod, container) ({self._by(metric, str, ('pod', 'container'))})"
 
     def of_gpus(self) -> str:
         """Return the mean over the GPUs of each pod."""
