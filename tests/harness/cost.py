@@ -1,6 +1,6 @@
 """Pytest hooks that hold each test to its tier by the CPU time that it takes.
 
-A test that takes more than two seconds of CPU carries the marker `slow`, and `make test` leaves it out. Two minutes
+A test that takes more than two seconds of CPU carries the marker `slow`, and `make test` leaves it out. Five seconds
 without the marker are a failure, so that the fast tier stays fast. CPU time, unlike wall time, does not grow with the
 number of processes that wait for the same core; the remaining difference between machines is measured by a fixed
 piece of work when the session begins. A test that happens to be the first to import a library or to compile a kernel
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-LIMIT = 120.0
+LIMIT = 5.0
 """CPU seconds, on the reference machine, that an unmarked test or a shared fixture of one may take."""
 
 REFERENCE = 0.1

@@ -11,6 +11,8 @@ import pytest
 from rlscaler_core.decision.guards import GUARDS, without
 from tests.harness.long_runs import SERVICES, Day, hours_above, play, table
 
+pytestmark = pytest.mark.slow
+
 MORE = 2
 """GPU replicas (of a pool by itself: its replicas) that small services may have above twice their need."""
 

@@ -24,6 +24,7 @@ POLICIES, STEPS = 150, 12
 SUBJECT = Subject("ns", "name", "uid", 1, "Auto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("actor", ["ppo", "rule", None])
 def test_random_policies_on_random_measurements(actor):
     rng = np.random.default_rng(11)

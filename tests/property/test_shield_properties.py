@@ -157,6 +157,7 @@ class Witness:
             assert (serving * unit[row]).sum() >= needed * (1 - 1e-6)
 
 
+@pytest.mark.slow
 def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None:
     rng = np.random.default_rng(20)
     params = random_params(rng, ROWS)
@@ -208,6 +209,7 @@ def test_without_an_account_of_the_guards_the_same_is_decided(kind: Kind) -> Non
         np.testing.assert_array_equal(getattr(bare, name), getattr(explained, name), err_msg=name)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
@@ -225,6 +227,7 @@ def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
         spec = decision.desired
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) -> None:

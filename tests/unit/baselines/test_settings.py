@@ -51,6 +51,7 @@ HINDSIGHTS = [HindsightSettings(), HindsightSettings(1.1, 1.0, 21.0, 0), Hindsig
 STATICS = [StaticSettings((0.0, 1.0)), StaticSettings((0.5, 0.2), 0), StaticSettings((1.0, 0.0), 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "settings"),
     [

@@ -154,6 +154,7 @@ def test_as_json_standard_output_has_the_table_alone(tmp_path, monkeypatch):
     assert (tmp_path / "out" / "model-card-network_1.md").read_text().startswith("# Model card: ppo")
 
 
+@pytest.mark.slow
 def test_a_recorded_load_of_ones_own_is_scaled_to_the_service_and_keeps_its_calendar(tmp_path):
     rows = [f"{1_772_733_600_000 + 60_000 * i},{10 + i % 5},{i}" for i in range(121)]
     (tmp_path / "own.csv").write_text("\n".join(["Time,chat,search", *rows]) + "\n")

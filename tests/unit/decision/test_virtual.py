@@ -42,6 +42,7 @@ def play(level, pattern):
     return ledger.late_percent(), cost, 100 * meter.late / meter.requests, meter.cost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", ["fluid", "request"])
 @pytest.mark.parametrize("pattern", ["ramp", "spike", "periodic", "random"])
 def test_late_share_and_cost_are_the_simulators(level, pattern):

@@ -4,6 +4,7 @@ import re
 from itertools import pairwise
 
 import click
+import pytest
 import yaml
 
 from rlscaler_live.cli import main
@@ -16,6 +17,7 @@ def failures(check, lines: list[tuple[str, str]]) -> list[str]:
     return [f"{page}: {line}: {failure}" for page, line in lines if (failure := check(words(line)))]
 
 
+@pytest.mark.slow
 def test_rlscaler_understands_every_line() -> None:
     lines = command_lines("rlscaler")
     assert len(lines) > 200

@@ -64,6 +64,7 @@ def capacity(state: State, at: float, settings: RuleSettings, rate: float = 20.0
     return float(rule_replicas(params(), state, samples(time, rate), settings)[0] @ np.array([20.0, 4.0]))
 
 
+@pytest.mark.slow
 def test_capacity_stands_before_a_jump_that_the_calendar_knows(known: State) -> None:
     before = capacity(known, 1800 - 50, RuleSettings())
     assert before > 60
@@ -150,6 +151,7 @@ def poisoned(kind: str) -> State:
     return replace(state, load_recent=recent, load_calendar=calendar)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nan", "inf", "zero", "negative", "level of a millionth"])
 def test_a_damaged_memory_never_takes_capacity_that_the_load_needs(kind: str) -> None:
     """Whatever stands in the memory, the load of this moment is carried and the replicas stay finite and in range."""

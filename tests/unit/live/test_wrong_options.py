@@ -160,6 +160,7 @@ for words in json.loads(sys.argv[1]):
 """Runs one command line after the other and prints the exit code of each and the packages that it imported."""
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_before_libraries_that_take_seconds_are_imported(
     places: dict[str, str], tmp_path: Path
 ) -> None:

@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 STARTS = """
 import functools, getpass, pwd, tempfile
 
@@ -40,6 +42,7 @@ print(asked)
 """
 
 
+@pytest.mark.slow
 def test_an_operator_starts_as_a_user_that_nobody_knows_without_home_and_disk():
     kept = {
         name: value

@@ -24,6 +24,7 @@ def try_out(graph: bytes) -> None:
     trial.try_out(hostile.manifest(graph), graph, "ConfigMap shop/chat")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "says"),
     [

@@ -68,6 +68,7 @@ def test_what_is_kept_is_the_best_look_and_plays_as_it_did(tmp_path) -> None:
     assert ruled == pytest.approx(scores[0], abs=1e-9)
 
 
+@pytest.mark.slow
 def test_no_candidate_is_played_on_the_clusters_of_a_comparison(monkeypatch) -> None:
     class Drawn:
         def integers(self, low: int, high: int) -> int:

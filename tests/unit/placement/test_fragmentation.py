@@ -80,6 +80,7 @@ def test_descent_takes_the_gpu_that_leaves_no_rest() -> None:
     assert fall[0] == 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_descent_is_what_trying_every_gpu_of_every_node_gives(seed: int) -> None:
     """Several clusters at once, each with a pod of its own, beside the compiled function that looks at one node."""
@@ -116,6 +117,7 @@ def test_typical_pods_are_the_most_frequent_ones() -> None:
     assert len(typical(pods, share=1.0).weight) > len(kinds.weight)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(
     ("scheduler", "rule_of"),

@@ -66,6 +66,7 @@ def test_a_network_sees_what_it_would_see_on_a_cluster(rule: str, seed: int) -> 
     assert refused > 0, "the cluster has to be full at the end"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ties", Ties)
 def test_a_network_that_has_learned_nothing_places_as_the_rule(ties: Ties) -> None:
     nodes, pods = drawn(7)
@@ -142,6 +143,7 @@ def test_an_untrained_network_makes_the_same_placements_as_the_rule(seed: int) -
     assert 100 * terminal(state, arrivals, net) == pytest.approx(ruled.allocated, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_search_begins_as_the_rule_and_keeps_the_best(tmp_path) -> None:
     cluster = drawn(3, 40, 400)
     wide = Evolution(0, 6, pairs=4, hidden=4, width=1.0, learning_rate=1.0, look_every=2)

@@ -80,6 +80,7 @@ def test_a_search_finds_nothing_worse_than_the_users_own_spec(bench):
     assert len(found) == 3
 
 
+@pytest.mark.slow
 def test_what_the_budget_rules_out_is_never_found():
     tight = make_bench(make_service(budget_per_hour=6.0))
     found = tight.search(STILL)

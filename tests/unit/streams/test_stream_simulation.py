@@ -149,6 +149,7 @@ def test_a_history_is_the_load_and_its_end_is_played(tmp_path: Path, monkeypatch
     assert row(found, "least")["consumer_seconds"]["mean"] == 120.0
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_figures_and_each_seed_its_own() -> None:
     assert played(*TINY) == played(*TINY)
     for pattern in SHAPES:
@@ -157,6 +158,7 @@ def test_the_same_call_gives_the_same_figures_and_each_seed_its_own() -> None:
         assert 10.0 <= one.min() < one.max() <= 50.0, pattern
 
 
+@pytest.mark.slow
 def test_the_shapes_are_those_of_the_load_generator_and_as_many_consumers_as_are_allowed_can_be_played() -> None:
     assert set(SHAPES) == set(PATTERNS) - {"trace"}
     assert 1 + SLOTS_EACH * MOST_CONSUMERS <= DRAWS < 1 + SLOTS_EACH * (MOST_CONSUMERS + 1)

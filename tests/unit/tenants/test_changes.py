@@ -18,6 +18,8 @@ from rlscaler_rl.tenants.environment import AS_THE_RULE, Setting, TenantsEnv
 from rlscaler_rl.tenants.play import play
 from rlscaler_rl.tenants.room import SharedRoom
 
+pytestmark = pytest.mark.slow
+
 LOADS = ("jobs_1", "random_1")
 HOUR = 3600
 

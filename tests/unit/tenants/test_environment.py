@@ -31,6 +31,7 @@ def finished(env, sharing=lambda env: None):
     return rewards
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arbiter", ["agent", "FirstCome", None])
 def test_agents_that_do_as_the_rule_does_play_what_is_played_without_agents(arbiter):
     """Bids of 1 are weighted max-min."""
@@ -101,6 +102,7 @@ def test_nothing_is_lost_unless_it_is_asked_for():
     assert np.isfinite(seen).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arbiter", ["agent", "Priority"])
 def test_the_api_test_of_pettingzoo_passes(arbiter):
     parallel_api_test(SharedPoolEnv(Setting(REQUEST, arbiter=arbiter)), num_cycles=130)

@@ -33,6 +33,7 @@ def test_a_device_that_is_not_there_is_refused():
         device.choose("cuda", ["cpu"], never)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", device.available())
 def test_an_update_is_timed_on_every_device_that_is_here(small, name):
     assert device.available() == (["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])

@@ -29,6 +29,8 @@ from rlscaler_rl.training.distributed import map_runs, session
 from rlscaler_rl.training.errors import TrainingError
 from tests.harness.waiting import until
 
+pytestmark = pytest.mark.slow
+
 if find_spec("ray") is None:
     pytest.skip("the extra ray is not installed", allow_module_level=True)
 

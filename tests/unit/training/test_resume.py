@@ -30,6 +30,8 @@ from rlscaler_rl.training.config import ConfigError, TrainingConfig
 from rlscaler_rl.training.errors import CheckpointError, DivergedError
 from rlscaler_rl.training.train import make_env, make_model, train
 
+pytestmark = pytest.mark.slow
+
 # The kill comes where it hurts: as the third checkpoint's file is about to be renamed into place.
 KILLED = """
 import os, signal, sys

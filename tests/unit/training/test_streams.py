@@ -136,6 +136,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(TINY, tmp_path_factory.mktemp("streams") / "one", lambda text: None)
 
 
+@pytest.mark.slow
 def test_a_training_leaves_a_network_that_the_operator_loads_and_its_envelope_says_for_what(folder: Path) -> None:
     manifest = Manifest.load(folder / "manifest.json")
     assert Actor.load(folder / "policy.onnx", manifest).manifest.residual
