@@ -17,6 +17,8 @@ from tests.chart.charts import CHART, MUTATING, NAMESPACE, RELEASE, SETS, find, 
 from tests.harness.helm import HelmError
 from tests.harness.setup import REPOSITORY
 
+WITH_PODS = ("Deployment", "DaemonSet", "Job", "Pod", "StatefulSet")
+
 PACKAGE = REPOSITORY / "operator" / "rlscaler_operator"
 
 
@@ -66,6 +68,36 @@ def test_settings_are_what_the_values_say(helm, monkeypatch):
 def test_the_lease_is_the_operators_to_make(helm):
     """One that helm makes would be in the way of one that an operator made again while it was being deleted."""
     assert all("Lease" not in kinds(template(helm, *values)) for values in SETS.values())
+
+
+RESTRICTED_V2 = {"podSecurity": dict.fromkeys(("runAsUser", "runAsGroup", "fsGroup"))}
+"""OpenShift's SecurityContextConstraints refuse a pod that names a user or a group beyond those of its namespace."""
+
+SCHEDULER = {"enabled": True, "latency": {"enabled": True, "targets": {"a": "http://a"}}}
+
+
+@pytest.mark.parametrize(
+    ("chart", "more"),
+    [
+        (CHART, {"scheduler": SCHEDULER}),
+        (CHART.parent / "rlscaler-demo", {"load": {"enabled": True}, "prometheus": {"enabled": True}}),
+    ],
+    ids=["rlscaler", "demo"],
+)
+def test_every_pod_is_what_openshifts_restricted_v2_lets_in(helm, tmp_path, chart, more):
+    objects = template(helm, *values(RESTRICTED_V2 | more, tmp_path), chart=chart)
+    pods = [body["spec"].get("template", body)["spec"] for body in objects if body["kind"] in WITH_PODS]
+    assert len(pods) >= 3
+    for pod in pods:
+        assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+        assert not pod.keys() & {"hostNetwork", "hostPID", "hostIPC"}
+        assert all(volume.keys().isdisjoint({"hostPath", "nfs"}) for volume in pod.get("volumes", ()))
+        for container in [*pod["containers"], *pod.get("initContainers", ())]:
+            security = container["securityContext"]
+            assert not security["allowPrivilegeEscalation"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            assert not security.keys() & {"runAsUser", "runAsGroup", "privileged"}
+            assert not any("hostPort" in port for port in container.get("ports", ()))
 
 
 def test_audit_log_on_standard_output(helm, tmp_path):

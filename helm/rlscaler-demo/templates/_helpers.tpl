@@ -22,9 +22,11 @@ tolerations: {{ toYaml . | nindent 2 }}
 {{/* Every pod of this chart runs without rights: what it needs is a port and a folder to write to. */}}
 {{- define "demo.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: 65532
-runAsGroup: 65532
-fsGroup: 65532
+{{- range $name, $id := .Values.podSecurity }}
+{{- if not (kindIs "invalid" $id) }}
+{{ $name }}: {{ int64 $id }}
+{{- end }}
+{{- end }}
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 

@@ -76,9 +76,11 @@ imagePullSecrets:
 {{- end }}
 securityContext:
   runAsNonRoot: true
-  runAsUser: 65532
-  runAsGroup: 65532
-  fsGroup: 65532
+  {{- range $name, $id := .Values.podSecurity }}
+  {{- if not (kindIs "invalid" $id) }}
+  {{ $name }}: {{ int64 $id }}
+  {{- end }}
+  {{- end }}
   seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
