@@ -69,6 +69,8 @@ def test_kube_scheduler_with_the_plugin_is_told_what_the_command_prints(helm):
     [
         (("--set", "scheduler.mode=plugin"), r"scheduler\.kubeScheduler\.repository"),
         ((*PLUGIN, "--set", "scheduler.strict=true"), "the plugin enforces hard latencies without the server"),
+        (("--set", "scheduler.tlsSecret=server"), r"scheduler\.clientSecret go together"),
+        (("--set", "scheduler.callerTokenSecret=token"), r"is for scheduler\.mode=plugin"),
         (("--set", "scheduler.events=true"), r"set scheduler\.mode=plugin"),
         (("--set", "scheduler.mode=both"), "scheduler"),
         (("--set", "scheduler.nodeMetrics.balance=use"), r"needs scheduler\.nodeMetrics\.prometheusUrl"),
@@ -121,6 +123,48 @@ def test_its_options_are_the_servers(helm):
     assert [volume["name"] for volume in pod["volumes"]] == ["models", "token"]
 
 
+CERTIFICATES = ("--set", "scheduler.tlsSecret=server", "--set", "scheduler.clientSecret=caller")
+TOKEN = ("--set", "scheduler.callerTokenSecret=caller-token")
+
+
+@pytest.mark.parametrize("more", [(), PLUGIN, (*PLUGIN, *TOKEN), ("--set", "scheduler.wholeCluster=true")])
+def test_kube_scheduler_shows_the_server_who_it_is(helm, more):
+    objects = template(helm, *ON, *CERTIFICATES, *more)
+    whole = more[-1:] == ("scheduler.wholeCluster=true",)
+    folder = "/etc/kubernetes/rlscaler" if whole else "/etc/rlscaler-caller"
+    expected = configuration(
+        f"https://{NAME}.{NAMESPACE}.svc:8899",
+        plugin=PLUGIN[1] in more,
+        whole_cluster=whole,
+        credentials=folder,
+        token_file=f"{folder}/token" if TOKEN[1] in more else "",
+    )
+    told = yaml.safe_load(find(objects, "ConfigMap", NAME)["data"]["kube-scheduler.yaml"])
+    assert told | {"leaderElection": None} == expected | {"leaderElection": None}
+    server = find(objects, "Deployment", NAME)["spec"]["template"]["spec"]
+    (container,) = server["containers"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert f"--tls-folder={mounts['tls']}" in container["args"]
+    assert (f"--caller-token-file={mounts.get('caller-token')}/token" in container["args"]) is (TOKEN[1] in more)
+    assert {container[probe]["httpGet"]["scheme"] for probe in ("readinessProbe", "livenessProbe")} == {"HTTPS"}
+    if not whole:
+        pod = find(objects, "Deployment", f"{NAME}-kube-scheduler")["spec"]["template"]["spec"]
+        assert {"name": "caller", "mountPath": folder, "readOnly": True} in pod["containers"][0]["volumeMounts"]
+        named = [source["secret"]["name"] for source in pod["volumes"][1]["projected"]["sources"]]
+        assert named == ["caller", *(["caller-token"] if TOKEN[1] in more else [])]
+
+
+def test_a_server_that_asks_nobody_who_they_are_is_warned_of(helm):
+    def notes(*options: str) -> str:
+        text = helm.run("install", "rlscaler", str(CHART), "--namespace", NAMESPACE, "--dry-run=client", *ON, *options)
+        return text.partition("NOTES:")[2]
+
+    assert "Only its kube-scheduler reaches it" in notes()
+    assert "Every pod of the cluster reaches it" in notes("--set", "scheduler.wholeCluster=true")
+    assert "Every pod of the cluster reaches it" in notes("--set", "networkPolicy.enabled=false")
+    assert "moves placements" not in notes(*CERTIFICATES)
+
+
 def test_node_metrics_are_what_the_settings_read(helm, monkeypatch, tmp_path):
     names = {"cpu": "instance:node_cpu:ratio", "running_pods": 'kubelet_running_pods{job="kubelet"}'}
     told = {"secret": "seen", "balance": "use", "queries": names, "intervalSeconds": 15, "maxAgeSeconds": 90}
@@ -162,11 +206,16 @@ def test_the_chart_takes_the_rules_that_the_server_takes():
 def test_the_network_lets_the_server_be_asked_and_ask_prometheus(helm):
     def ports(*options: str) -> list[int]:
         rules = find(template(helm, *ON, *options), "NetworkPolicy", NAME)["spec"]
-        assert rules["ingress"] == [{"ports": [{"port": "http", "protocol": "TCP"}]}]
+        (peers,) = rules["ingress"]
+        assert peers["ports"] == [{"port": "http", "protocol": "TCP"}]
+        (caller,) = peers["from"]
+        assert caller["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "kube-scheduler"
         return [port["port"] for rule in rules["egress"] for port in rule["ports"]]
 
     assert ports() == [53, 53, 443, 6443]
     assert ports(*METRICS) == [53, 53, 443, 6443, 9090, 9443]
+    of_node = find(template(helm, *ON, "--set", "scheduler.wholeCluster=true"), "NetworkPolicy", NAME)["spec"]
+    assert "from" not in of_node["ingress"][0], "no selector names a pod on the network of its node"
     operator = find(template(helm, *ON), "NetworkPolicy", "rlscaler")["spec"]["podSelector"]
     (apart,) = operator["matchExpressions"]
     assert (apart["operator"], apart["values"]) == ("NotIn", ["scheduler", "kube-scheduler"])
