@@ -43,8 +43,8 @@ class KubeError(OperatorError):
 
     reason = "ApiServerError"
 
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, status: int, message: str, reason: str | None = None) -> None:
+        super().__init__(message, reason)
         self.status = status
 
 

@@ -27,6 +27,7 @@ from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.refusals import Refusal
 from rlscaler_operator.state.status import merge_patch
 
 
@@ -46,7 +47,7 @@ class Applied:
 
     @property
     def failed(self) -> bool:
-        """Did the API server refuse a write for a reason that is no conflict and no lost lease?"""
+        """Did a write fail for a reason that is neither a refusal nor a conflict or a lost lease?"""
         return any(write.outcome == "Failed" for write in self.writes.values())
 
     @property
@@ -173,4 +174,7 @@ class Actuator:
             write = await write_replicas(self._kube, lease, self._cache, key, base, desired, self._timeout)
         if write.applied:
             policy.ownership.wrote(name, desired)
+        elif write.outcome == "Refused":
+            refusal = policy.ownership.refusals.setdefault(name, Refusal())
+            refusal.refused(base, desired, write.message, time.monotonic())
         return replace(write, seconds=time.monotonic() - began)

@@ -21,6 +21,7 @@ from rlscaler_operator.actuation.weights import WeightWriter
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.kinds import for_kubectl
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
@@ -37,6 +38,12 @@ log = logging.getLogger("rlscaler.restore")
 FINALIZER = "rlscaler.io/restore"
 RETRY_SECONDS = 2.0
 """Pause before a deletion that could not be completed is looked at again."""
+
+TRIES = {"ScaleRefused": 5}
+"""Attempts at putting replicas back by the reason why they fail: what was refused on purpose is refused again."""
+
+MOST_TRIES = 60
+"""Attempts where they fail for another reason."""
 
 
 class Deletion:
@@ -93,7 +100,16 @@ class Deletion:
         traffic.restoring_since = now if traffic.restoring_since is None else traffic.restoring_since
         patient = now - traffic.restoring_since < self._patience
         if policy.ownership.originals is not None and not traffic.restored:
-            traffic.restored = await self._restored(policy, patient)
+            try:
+                traffic.restored = await self._restored(policy, patient)
+            except LeaseLostError:
+                raise
+            except Exception as error:
+                traffic.restore_tries += 1
+                if traffic.restore_tries < TRIES.get(getattr(error, "reason", ""), MOST_TRIES):
+                    raise
+                await self._give_up(policy, error)
+                traffic.restored = True
             if not traffic.restored:
                 return False
         sizing = policy.decision.sizing
@@ -112,6 +128,17 @@ class Deletion:
             text = "; ".join(done) or "nothing had changed"
             await self._events.post(policy.reference, "Normal", "Restored", text)
         return not left
+
+    async def _give_up(self, policy: Policy, error: Exception) -> None:
+        """Say what was not put back, and the command that does it: a policy on its way out must not stay for ever."""
+        assert policy.ownership.originals is not None
+        commands = [
+            f"kubectl -n {key[0]} scale {for_kubectl(key[1])} --replicas={wanted}"
+            for pool, key in policy.facts.targets
+            if (wanted := getattr(policy.ownership.originals.replicas, pool)) is not None
+        ]
+        text = f"given up after {policy.traffic.restore_tries} attempts: {error}; the originals: {', '.join(commands)}"
+        await self._events.post(policy.reference, "Warning", "NotRestored", text)
 
     def _replicas(self, policy: Policy) -> tuple[dict[str, int], Need]:
         """Return the originals, raised to the floor while the load is known, and the need of the traffic."""
@@ -191,7 +218,7 @@ async def restore(
             done.append(f"HTTPRoute {policy.facts.backends[0][1]}: weights {weights.gpu} and {weights.cpu}")
         if need is not None:
             needed = writer.fewest(policy, need, written.in_force, (running[0], running[1]))
-    left = False
+    left, failed = False, None
     for pool, wanted in replicas.items():
         name = policy.deployments[POOLS.index(pool)]
         deployment = cache.deployments.get((policy.key[0], name or ""))
@@ -201,9 +228,13 @@ async def restore(
             continue
         key = (policy.key[0], name)
         write = await write_replicas(kube, lease, cache, key, deployment.replicas, least, timeout_seconds)
-        if not write.applied and write.outcome != "Missing":
-            raise KubeError(0, write.message)
-        done.append(write.message)
+        if write.applied or write.outcome == "Missing":
+            done.append(write.message)
+        else:
+            # The other pool is put back all the same.
+            failed = KubeError(0, write.message, f"Scale{write.outcome}")
+    if failed is not None:
+        raise failed
     if not left:
         log.info("%s/%s: restored: %s", *policy.key, "; ".join(done) or "nothing had changed")
     return done, left

@@ -6,17 +6,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from rlscaler_operator.cluster.bodies import Key
+from rlscaler_operator.cluster.bodies import Deployment, Key
 from rlscaler_operator.cluster.cache import WatchCache, read_target
 from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
-WriteResult = Literal["Applied", "Waiting", "Conflict", "Missing", "LeaseLost", "Failed"]
+WriteResult = Literal["Applied", "Waiting", "Conflict", "Missing", "LeaseLost", "Refused", "Failed"]
 
-CONFLICTS = (409, 422)
-"""HTTP statuses of a JSON patch whose `test` failed, or that met another write."""
+ANOTHER_TIME = (401, 408, 409, 429)
+"""HTTP statuses below 500 after which the same write may go through: it met another one, or came in a bad moment."""
+
+TEST_FAILED = 422
+"""HTTP status of a JSON patch whose `test` failed; an admission policy answers with it, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,18 @@ async def _failed(kube: Kube, cache: WatchCache, key: Key, base: int, error: Kub
     if error.status == 404:
         cache.drop_target(key)
         return Write("Missing", f"{titled(key[1])} does not exist: create it, or correct spec.targets")
+    known: Deployment | None = None
     try:
         await read_target(kube, cache, key)
+        known = cache.deployments.get(key)
     except KubeError as second:
         if second.status == 404:
             cache.drop_target(key)
-    if error.status in CONFLICTS:
+    if 400 <= error.status < 500 and error.status not in ANOTHER_TIME:
+        # Where the replicas are still those of the `test`, it held, and something else refused the write.
+        if error.status != TEST_FAILED or (known is not None and known.replicas == base):
+            return Write("Refused", f"{key[1]}: {error}")
+        error = KubeError(409, str(error))
+    if error.status == 409:
         return Write("Conflict", f"{key[1]}: replicas are not {base} any more; decided again at the next tick")
     return Write("Failed", f"{key[1]}: {error}")

@@ -25,6 +25,9 @@ OVER = ("Succeeded", "Failed")
 NEVER_SCALED = ("Job", "DaemonSet", "Node")
 """Kinds of controllers whose pods no target has, whatever their labels."""
 
+WORDS = 300
+"""Most characters of a message of Kubernetes that are shown in a condition."""
+
 NEVER_READY_SECONDS = 5.0
 """A pod that turned un-ready later than this after it was scheduled was ready before."""
 
@@ -180,6 +183,20 @@ def is_ready(body: Json) -> bool:
 def is_over(body: Json) -> bool:
     """Return True where a pod has ended or is being deleted."""
     return "deletionTimestamp" in body["metadata"] or (body.get("status") or {}).get("phase") in OVER
+
+
+def why_not_ready(body: Json) -> str:
+    """Return why a pod is not ready, in the words of the scheduler or the kubelet; empty where it is or none says."""
+    status = body.get("status") or {}
+    if is_ready(body) or is_over(body):
+        return ""
+    containers = (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ()))
+    waiting = [(container.get("state") or {}).get("waiting") or {} for container in containers]
+    for words in (condition(status, "PodScheduled"), *waiting):
+        # A container that waits for its turn says no more than that.
+        if words.get("status") != "True" and words.get("message"):
+            return f"{words.get('reason', 'Pending')}: {' '.join(str(words['message']).split())[:WORDS]}"
+    return ""
 
 
 def was_ready(body: Json) -> bool:

@@ -20,7 +20,6 @@ from rlscaler_operator.cluster.bodies import (
     Key,
     deployment_of_pod,
     field_manager,
-    is_over,
     is_ready,
     is_replaced,
     key_of,
@@ -31,10 +30,12 @@ from rlscaler_operator.cluster.bodies import (
     selector_of,
     start_seconds,
     was_ready,
+    why_not_ready,
 )
 from rlscaler_operator.cluster.holders import NodeHolders
 from rlscaler_operator.cluster.kinds import TargetKinds, is_other
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
+from rlscaler_operator.cluster.lacking import Lacking
 from rlscaler_operator.cluster.selectors import Selector, selects
 from rlscaler_operator.cluster.sized_pods import SizedPods, remove
 from rlscaler_operator.cluster.vertical_autoscalers import VerticalAutoscalers
@@ -80,8 +81,10 @@ class WatchCache:
     """Newest cold starts in seconds, by Deployment."""
     _was_ready: dict[str, bool] = field(default_factory=dict)
     """Whether each pod, by its uid, has ever been ready."""
-    _starting: dict[Key, dict[str, float]] = field(default_factory=dict)
-    """Pods of each Deployment that were never ready: their uids and the times by `clock` when they were first seen."""
+    _lacking: dict[Key, Lacking] = field(default_factory=dict)
+    """Replicas of each target that are not ready."""
+    _words: dict[Key, dict[str, str]] = field(default_factory=dict)
+    """Pods of each target that are not ready, by name: why not, in Kubernetes' words."""
     pods: dict[Key, dict[str, bool]] = field(default_factory=dict)
     """Pods of each Deployment: their names, and whether each carries the operator's deletion cost. Pods that are being
     deleted are left out: their ReplicaSet does not count them."""
@@ -118,6 +121,7 @@ class WatchCache:
         same = old is not None and _reported(old) == _reported(new)
         new.revision = old.revision if old is not None and same else next(self._numbers)
         self.deployments[key] = new
+        self._note_lacking(key, new)
         return old is None or _relevant(old) != _relevant(new)
 
     def put_scaled(self, key: Key, body: Mapping[str, Any], scale: Mapping[str, Any]) -> bool:
@@ -143,7 +147,7 @@ class WatchCache:
         return selector_of(scale) is not None and self._selectors.get(key) != selector_of(scale)
 
     def drop_target(self, key: Key) -> None:
-        for by_target in (self.deployments, self._selectors, self._ready, self._starts, self._starting):
+        for by_target in (self.deployments, self._selectors, self._ready, self._starts, self._lacking):
             by_target.pop(key, None)
 
     def drop_targets(self, prefix: str) -> None:
@@ -158,6 +162,7 @@ class WatchCache:
             before = _reported(deployment)
             deployment.replicas, deployment.resource_version = replicas, resource_version
             deployment.manager = FIELD_MANAGER
+            self._note_lacking(key, deployment)
             if _reported(deployment) != before:
                 deployment.revision = next(self._numbers)
 
@@ -225,7 +230,7 @@ class WatchCache:
         # A pod that is first seen ready, or un-ready after it was ready, is not starting: its cold start is unknown.
         before = self._was_ready.get(uid)
         self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
-        self._note_starting(deployment, uid, body)
+        self._note_words(deployment, body["metadata"]["name"], why_not_ready(body))
         starting = before is False
         if starting and seconds is not None:
             self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
@@ -266,6 +271,7 @@ class WatchCache:
         if target is None or target.ready == len(pods):
             return None
         target.ready, target.revision = len(pods), next(self._numbers)
+        self._note_lacking(key, target)
         return key
 
     def _note_mark(self, deployment: Key, body: Mapping[str, Any]) -> None:
@@ -275,11 +281,22 @@ class WatchCache:
         else:
             pods[name] = (body["metadata"].get("annotations") or {}).get(DELETION_COST) == IDLE
 
-    def _note_starting(self, deployment: Key, uid: str, body: Mapping[str, Any]) -> None:
-        if is_over(body) or self._was_ready[uid]:
-            remove(self._starting, deployment, uid)
+    def _note_lacking(self, key: Key, target: Deployment) -> None:
+        self._lacking.setdefault(key, Lacking()).note(target.replicas, target.ready, self.clock())
+
+    def _note_words(self, key: Key, pod: str, words: str) -> None:
+        """Note why a pod is not ready; a report depends on the words of the first pod of its target."""
+        before = self.words(key)
+        if words:
+            self._words.setdefault(key, {})[pod] = words
         else:
-            self._starting.setdefault(deployment, {}).setdefault(uid, self.clock())
+            remove(self._words, key, pod)
+        if (target := self.deployments.get(key)) is not None and self.words(key) != before:
+            target.revision = next(self._numbers)
+
+    def words(self, key: Key) -> str:
+        """Return why the pods of a target are not ready, in Kubernetes' words about the first; empty = unknown."""
+        return next(iter(self._words.get(key, {}).values()), "")
 
     def drop_pod(self, body: Mapping[str, Any]) -> Key | None:
         """Forget a pod; return a target as `put_pod` does."""
@@ -289,32 +306,23 @@ class WatchCache:
             self.holders.drop(key_of(body))
         if deployment is not None:
             remove(self.pods, deployment, body["metadata"]["name"])
-            remove(self._starting, deployment, uid)
+            self._note_words(deployment, body["metadata"]["name"], "")
             if self.sizes is not None:
                 self.sizes.drop(deployment, body["metadata"]["name"])
         return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)
 
     def pending_seconds(self, key: Key) -> float:
-        """Return for how many seconds the oldest pod that was never ready has been seen; 0 where there is none.
+        """Return for how many seconds the oldest replica that is not ready has been asked for; 0 where all are.
 
         The time is measured by `clock`, so the clocks of other machines do not matter.
         """
-        starting, deployment = self._starting.get(key), self.deployments.get(key)
-        if not starting:
-            return 0.0
-        # With all replicas ready no pod is pending: an interrupted watch has missed the end of these.
-        if deployment is None or deployment.ready >= deployment.replicas:
-            del self._starting[key]
-            return 0.0
-        return max(0.0, self.clock() - min(starting.values()))
+        lacking = self._lacking.get(key)
+        return 0.0 if lacking is None else lacking.seconds(self.clock())
 
-    def stuck_pods(self, key: Key, limit_seconds: float) -> int:
-        """Return how many pods that were never ready have been seen for more than `limit_seconds`.
-
-        Call `pending_seconds` first: it forgets pods whose end an interrupted watch has missed.
-        """
-        began = self.clock() - limit_seconds
-        return sum(since < began for since in self._starting.get(key, {}).values())
+    def stuck_replicas(self, key: Key, limit_seconds: float) -> int:
+        """Return how many replicas have been asked for and not been ready for more than `limit_seconds`."""
+        lacking = self._lacking.get(key)
+        return 0 if lacking is None else lacking.longer_than(limit_seconds, self.clock())
 
     def cold_start_seconds(self, key: Key) -> float | None:
         """Return the median seconds from creation to ready of the newest pods; None before enough were seen."""
@@ -330,7 +338,7 @@ def _relevant(deployment: Deployment) -> tuple[object, ...]:
 
 def _reported(deployment: Deployment) -> tuple[object, ...]:
     """Return the fields of a Deployment that a report depends on."""
-    return *_relevant(deployment), deployment.manager, deployment.deleting
+    return *_relevant(deployment), deployment.manager, deployment.deleting, deployment.refused
 
 
 async def read_target(kube: Kube, cache: WatchCache, key: Key) -> bool:

@@ -56,7 +56,7 @@ class Diagnostician:
         if outcome is not None:
             self._diagnose_outcome(policy, outcome, findings)
         findings.off, findings.all_off = _off(policy), len(policy.decision.off) == len(policy.facts.targets)
-        findings.limits += self._rollouts(policy)
+        findings.limits += _refused(policy) + self._rollouts(policy)
         await self._sizers(policy, findings)
         if policy.decision.stream is not None:
             findings.limits += [Problem(*note) for note in policy.decision.stream.notes]
@@ -196,10 +196,36 @@ class Diagnostician:
         findings.capacity_fields = tuple(policy.spec.per_replica_field(pool) for pool in findings.capacity_unknown)
         findings.unit = policy.spec.capacity.unit
         if outcome.decision is not None:
-            findings.limits = _limits(policy, outcome, policy.decision.action_flags | int(outcome.decision.flags[0]))
+            flags = policy.decision.action_flags | int(outcome.decision.flags[0])
+            findings.limits = _limits(policy, flags)
+            findings.limits += self._stuck(policy, outcome) if flags & Flag.PENDING else []
         if policy.decision.action_flags & Flag.FALLBACK:
             findings.fallback = self._why_fallback(policy, findings)
         findings.holding = bool(policy.decision.action_flags & Flag.HELD_UNKNOWN)
+
+    def _stuck(self, policy: Policy, outcome: Outcome) -> list[Problem]:
+        """Return why the replicas of a pool do not come up, in Kubernetes' words; a refused pod has none of its own."""
+        samples, params, budgets = outcome.entry.samples, outcome.entry.params, policy.decision.budgets
+        both = len(policy.facts.targets) == 2
+        stuck = []
+        for pool, key in policy.facts.targets:
+            i = POOLS.index(pool)
+            if samples.pending_seconds[0, i] <= params.pending_seconds[0, i]:
+                continue
+            target = self._cache.deployments.get(key)
+            refused = "" if target is None else target.refused
+            text = (
+                f"pods of {titled(key[1])} do not come up within guards.pendingSeconds: "
+                f"{'the other pool takes what they would have carried' if both else 'nothing replaces them'}; "
+            )
+            text += refused or self._cache.words(key) or f"see kubectl -n {key[0]} describe {for_kubectl(key[1])}"
+            if len(budgets) == 1 and not refused:
+                text += (
+                    f"; where no node has room, RLScalingBudget {budgets[0]} grants more than there is: lower its "
+                    f"amount, or count it with amountFrom"
+                )
+            stuck.append(Problem("PodsRefused" if refused else "PodsPending", text))
+        return stuck
 
     def _why_fallback(self, policy: Policy, findings: Findings) -> Problem:
         behavior = policy.spec.fallback.behavior
@@ -250,7 +276,18 @@ def _off(policy: Policy) -> list[Problem]:
     ]
 
 
-def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
+def _refused(policy: Policy) -> list[Problem]:
+    """Return the targets whose replicas the API server refuses to set, in its words."""
+    both, now = len(policy.facts.targets) == 2, time.monotonic()
+    instead = "the other pool takes the rest" if both else "nothing replaces them"
+    return [
+        Problem("ScaleRefused", f"the API server refuses replicas: {refusal.words}; {instead} until it takes them")
+        for name, refusal in policy.ownership.refusals.items()
+        if name in policy.deployments and refusal.holds(now)
+    ]
+
+
+def _limits(policy: Policy, flags: int) -> list[Problem]:
     """Return the limits that keep the pools from the requested replicas, at this tick or at the last action."""
     limits, budgets = [], policy.decision.budgets
     if len(budgets) > 1:
@@ -269,20 +306,4 @@ def _limits(policy: Policy, outcome: Outcome, flags: int) -> list[Problem]:
             "minutes: see what they share, such as a database; rlscaler explain has the figures"
         )
         limits.append(Problem("ThroughputFell", text))
-    if flags & Flag.PENDING:
-        stuck = outcome.entry.samples.pending_seconds[0] > outcome.entry.params.pending_seconds[0]
-        other = (
-            "the other pool takes what they would have carried" if all(policy.deployments) else "nothing replaces them"
-        )
-        for name in [name for name, is_stuck in zip(policy.deployments, stuck, strict=True) if name and is_stuck]:
-            text = (
-                f"pods of {titled(name)} do not come up within guards.pendingSeconds: {other}; see "
-                f"kubectl -n {policy.key[0]} get pods"
-            )
-            if len(budgets) == 1:
-                text += (
-                    f"; where no node has room, RLScalingBudget {budgets[0]} grants more than there is: lower its "
-                    f"amount, or count it with amountFrom"
-                )
-            limits.append(Problem("PodsPending", text))
     return limits

@@ -34,6 +34,7 @@ from rlscaler_operator.state.clock import unix
 from rlscaler_operator.state.error_budget import restore_slo
 from rlscaler_operator.state.ownership import turned_off
 from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.refusals import within
 from rlscaler_operator.state.schedule import Due
 from rlscaler_operator.state.status import unit_of
 
@@ -92,6 +93,9 @@ class Preparer:
         policy.decision.use(*self._actors.get(policy))
         self._shadows.ensure_promotion(policy, unix(now))
         params, actor = params_and_actor(policy)
+        refusals = policy.ownership.refusals
+        refused = [(i, replicas[i], refusals[name]) for i, name in enumerate(policy.deployments) if name in refusals]
+        params = within(params, refused, now) if refused else params
         pending, stuck = self._pending(policy, params)
         samples = samples_row(
             readings,
@@ -163,11 +167,11 @@ class Preparer:
         return restore(state, params, written.stabilization, now)
 
     def _pending(self, policy: Policy, params: Params) -> tuple[tuple[float, float], tuple[int, int]]:
-        """Return the seconds since each pool's oldest pod that has not come up, and the pods that have not for too
-        long."""
+        """Return the seconds since each pool's oldest replica that is not ready was asked for, and the number of those
+        for which it is too long."""
         seconds, stuck = [0.0, 0.0], [0, 0]
         for pool, key in policy.facts.targets:
             i = POOLS.index(pool)
             seconds[i] = self._cache.pending_seconds(key)
-            stuck[i] = self._cache.stuck_pods(key, float(params.pending_seconds[0, i])) if seconds[i] else 0
+            stuck[i] = self._cache.stuck_replicas(key, float(params.pending_seconds[0, i]))
         return (seconds[0], seconds[1]), (stuck[0], stuck[1])

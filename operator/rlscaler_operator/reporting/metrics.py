@@ -197,7 +197,7 @@ class Metrics:
         self.writes = counter(
             "rlscaler_scale_writes",
             "Scale writes by result: Applied, Conflict (the replicas were not what was decided upon), Missing (no such "
-            "Deployment), LeaseLost or Failed.",
+            "Deployment), LeaseLost, Refused (by the API server, such as an admission policy) or Failed.",
             (*LABELS, "pool", "result"),
         )
         self.placement_failures = counter(

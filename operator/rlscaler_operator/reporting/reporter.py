@@ -199,8 +199,9 @@ class Reporter:
         for pool, write in applied.writes.items() if applied else ():
             if write.applied:
                 news.append(self._events.admit(about, "Normal", "Scaled", f"{pool} {write.message}"))
-            elif write.outcome == "Failed":
-                news.append(self._events.admit(about, "Warning", "ScaleFailed", f"{pool} {write.message}"))
+            elif write.outcome in ("Failed", "Refused"):
+                reason = f"Scale{write.outcome}"
+                news.append(self._events.admit(about, "Warning", reason, f"{pool} {write.message}"))
         resized = applied.sizes.patched if applied else ()
         news += [self._events.admit(about, "Normal", "Resized", text) for text in resized]
         return [event for event in news if event is not None]

@@ -12,6 +12,7 @@ from rlscaler_operator.cluster.bodies import Deployment, Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
+from rlscaler_operator.state.refusals import Refusal
 
 FOREIGN_INTERVALS = 5
 """The same foreign manager twice within this many action intervals is a conflict; once is a person at work. The first
@@ -265,6 +266,8 @@ class Ownership:
     """Replicas and weights before the first change."""
     foreign: dict[str, ForeignWrites] = field(default_factory=dict)
     """Foreign writes by the name of the Deployment."""
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    """Scale writes that the API server refused, by the name of the Deployment."""
     holder: tuple[str, str] | None = None
     """(kind, name) of the object that was last found to hold the targets."""
     holder_asked_at: float = float("-inf")

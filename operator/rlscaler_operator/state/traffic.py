@@ -117,5 +117,7 @@ class TrafficState:
     """Generation of the spec that `pending` was decided under."""
     restoring_since: float | None = None
     """When restoring began, on the monotonic clock; None before the policy is deleted."""
+    restore_tries: int = 0
+    """Attempts at restoring that failed."""
     restored: bool = False
-    """Weights and replicas of a deleted policy are as they were."""
+    """Weights and replicas of a deleted policy are as they were, or given up."""

@@ -67,6 +67,94 @@ def test_a_pool_whose_pods_do_not_come_up_spills_to_the_other(operator, world, w
     stays(lambda: world.replicas("stuck")[0] <= 7, True, 12)
 
 
+def message(world, policy, type_):
+    conditions = world.get("rlscalingpolicies", policy)["status"]["conditions"]
+    return next(condition["message"] for condition in conditions if condition["type"] == type_)
+
+
+def quick(name):
+    """Targets of which a replica may be pending for two seconds."""
+    most = {"gpu": (10, 20), "cpu": (60, 4)}
+    return {
+        pool: {"deployment": f"{name}-{pool}", "maxReplicas": n, "requestsPerSecond": each, "coldStartSeconds": 8}
+        for pool, (n, each) in most.items()
+    }
+
+
+def test_a_pool_whose_pods_a_quota_refuses_spills_to_the_other_and_says_why(operator, world, wait, stays):
+    """The refused replicas have no pods at all, so that nothing of them is pending."""
+    load = world.service("refused", rate=20)
+    hard = {"requests.nvidia.com/gpu": "2"}
+    world.kube.request("POST", world.path("resourcequotas"), {"metadata": {"name": "gpus"}, "spec": {"hard": hard}})
+    world.deployment("refused-gpu", "gpu", gpus=1)
+    world.deployment("refused-cpu", "cpu")
+    world.policy("refused", targets=quick("refused"), guards={"pendingSeconds": 4})
+    wait(lambda: world.condition("refused", "Ready")[0] == "True")
+    load.rate = 150
+    wait(lambda: world.condition("refused", "Active") == ("True", "PodsRefused"))
+    assert "exceeded quota: gpus" in message(world, "refused", "Active")
+    wait(lambda: "PodsRefused" in world.events("refused"))
+    wait(lambda: 2 * 20 + world.replicas("refused")[1] * 4 >= 150)
+    stays(lambda: 2 * 20 + world.replicas("refused")[1] * 4 >= 150, True, 20)
+    world.delete("resourcequotas", "gpus")
+    wait(lambda: world.condition("refused", "Active") == ("True", "Acting"), 90)
+
+
+ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+
+
+@pytest.fixture
+def at_most_five(world):
+    """The company's rule: no more than 5 replicas for a Deployment of this namespace."""
+    name = f"ceiling-{world.namespace}"
+    spec = {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": world.namespace}},
+            "resourceRules": [
+                {
+                    "apiGroups": ["apps"],
+                    "apiVersions": ["v1"],
+                    "operations": ["UPDATE"],
+                    "resources": ["deployments/scale"],
+                }
+            ],
+        },
+        "validations": [{"expression": "object.spec.replicas <= 5", "message": "no more than 5 replicas here"}],
+    }
+
+    def begin():
+        world.kube.request("POST", f"{ADMISSION}ies", {"metadata": {"name": name}, "spec": spec})
+        binding = {"policyName": name, "validationActions": ["Deny"]}
+        world.kube.request("POST", f"{ADMISSION}ybindings", {"metadata": {"name": name}, "spec": binding})
+
+    yield begin
+    world.kube.delete(f"{ADMISSION}ybindings/{name}")
+    world.kube.delete(f"{ADMISSION}ies/{name}")
+
+
+def test_replicas_that_admission_refuses_are_said_and_replaced_and_keep_no_policy_from_its_end(
+    operator, world, wait, at_most_five
+):
+    load = world.service("limited", rate=20)
+    world.deployments("limited", gpu=7)
+    world.policy("limited", targets=quick("limited"), restoreOnDelete=True)
+    wait(lambda: world.replicas("limited")[0] < 6)
+    at_most_five()
+    load.rate = 200
+    wait(lambda: world.condition("limited", "Active") == ("True", "ScaleRefused"))
+    assert "no more than 5 replicas here" in message(world, "limited", "Active")
+    assert world.condition("limited", "Conflicted") == ("False", "NoConflict")
+    wait(lambda: "ScaleRefused" in world.events("limited"))
+    wait(lambda: world.replicas("limited")[0] >= 3, 30)
+    load.rate = 110
+    wait(lambda: sum(n * each for n, each in zip(world.replicas("limited"), (20, 4), strict=True)) >= 110)
+    world.delete("rlscalingpolicies", "limited")
+    path = world.path("rlscalingpolicies")
+    wait(lambda: "limited" not in {item["metadata"]["name"] for item in world.kube.request("GET", path)["items"]})
+    assert "NotRestored" in world.events("limited")
+
+
 def test_capacity_is_learned_where_the_spec_leaves_it_open(operator, world, wait):
     """In Shadow, so that the replicas stay: 15 requests/s for each pool's one replica."""
     world.service("pupil", rate=30)

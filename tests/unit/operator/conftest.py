@@ -100,13 +100,14 @@ def merged(there, patch):
 class ApiServer:
     """Answers every request with `text`, and a write with what was written when `text` is empty.
 
-    `answers` are other texts by path and query. `objects`, by path and query, take merge patches and are the answer to
-    them. `sent` has the method and the body of each request.
+    `answers` are other texts by path and query, and `statuses` other statuses. `objects`, by path and query, take merge
+    patches and are the answer to them. `sent` has the method and the body of each request.
     """
 
     def __init__(self):
         self.text, self.status, self.asked = "{}", 200, 0
         self.paths, self.answers, self.objects, self.sent = [], {}, {}, []
+        self.statuses = {}
         self.slow_path, self.hold = "", threading.Event()
         outer = self
 
@@ -122,7 +123,7 @@ class ApiServer:
                     outer.objects[self.path] = merged(outer.objects[self.path], json.loads(sent))
                     outer.answers[self.path] = json.dumps(outer.objects[self.path])
                 text = outer.answers.get(self.path, outer.text).encode() or sent
-                self.send_response(outer.status)
+                self.send_response(outer.statuses.get(self.path, outer.status))
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)

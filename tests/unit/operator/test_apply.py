@@ -1,5 +1,6 @@
 """What is remembered before the first change, against a real HTTP server."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -9,9 +10,11 @@ import pytest
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.actuation.apply import Actuator
 from rlscaler_operator.actuation.drain import Need
+from rlscaler_operator.actuation.restore import FINALIZER, MOST_TRIES, TRIES
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
 
@@ -78,3 +81,61 @@ async def test_shrinking_waits_until_the_originals_are_recorded(api_server, appl
     api_server.status = 200
     _, applied = await apply(2, 1)
     assert applied.complete
+
+
+DENIED = 'deployments.apps "chat-gpu" is forbidden: ValidatingAdmissionPolicy denied request: no more than 5'
+TARGET = "/apis/apps/v1/namespaces/ns/deployments/chat-gpu"
+
+
+def scaled(replicas):
+    return json.dumps({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": replicas}})
+
+
+@pytest.mark.parametrize(
+    ("status", "there", "outcome"),
+    [
+        (422, 2, "Refused"),
+        (403, 2, "Refused"),
+        (400, 2, "Refused"),
+        (422, 4, "Conflict"),
+        (409, 2, "Conflict"),
+        (429, 2, "Failed"),
+        (500, 2, "Failed"),
+        (404, 2, "Missing"),
+    ],
+)
+async def test_a_write_that_is_refused_is_told_from_one_that_met_another(api_server, apply, status, there, outcome):
+    """The status of an admission policy's refusal is that of a failed `test` of the patch."""
+    api_server.text = json.dumps({"message": DENIED})
+    api_server.statuses[f"{TARGET}/scale?fieldManager=rlscaler"] = status
+    api_server.answers[TARGET] = scaled(there)
+    policy, applied = await apply(2, 9)
+    write = applied.writes["gpu"]
+    assert write.outcome == outcome
+    assert applied.failed is (outcome == "Failed")
+    assert ("no more than 5" in write.message) is (outcome in ("Refused", "Failed"))
+    assert bool(policy.ownership.refusals) is (outcome == "Refused")
+
+
+@pytest.mark.parametrize(("status", "tries"), [(403, TRIES["ScaleRefused"]), (500, MOST_TRIES)])
+async def test_a_policy_whose_originals_cannot_be_put_back_goes_after_a_bounded_number_of_attempts(
+    api_server, kube, policy_body, monkeypatch, status, tries
+):
+    monkeypatch.setattr("rlscaler_operator.actuation.restore.RETRY_SECONDS", 0.0)
+    engine = build_engine(Settings(), kube)
+    engine.shards.leases[0]._deadline = math.inf
+    engine.cache.put_deployment(json.loads(scaled(2)))
+    body = policy_body(finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
+    body["spec"]["restoreOnDelete"] = True
+    body["status"] = {"originals": {"time": "2026-01-01T00:00:00Z", "replicas": {"gpu": 7}}}
+    policy = engine.registry.put(body)
+    api_server.text = json.dumps({"message": DENIED})
+    api_server.statuses[f"{TARGET}/scale?fieldManager=rlscaler"] = status
+    api_server.answers[TARGET] = scaled(2)
+    for _ in range(tries):
+        assert policy.observed.finalizers == [FINALIZER]
+        await engine.deletion.run(policy)
+    assert policy.observed.finalizers == []
+    (event,) = [json.loads(sent) for _, sent in api_server.sent if "NotRestored" in sent]
+    assert "no more than 5" in event["message"]
+    assert "kubectl -n ns scale deployment/chat-gpu --replicas=7" in event["message"]

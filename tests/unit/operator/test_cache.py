@@ -122,13 +122,12 @@ class Clock:
         return self.now
 
 
-def pending_cache(replicas=2, ready=1):
+def lacking_cache():
+    """Two replicas of three are not ready, since 100 and since 40 seconds."""
     cache = WatchCache(clock=Clock())
-    cache.put_deployment(body(replicas=replicas, ready=ready))
-    cache.put_pod(pod(uid="new", ready=None))
+    cache.put_deployment(body(replicas=2, ready=1))
     cache.clock.now = 60.0
-    cache.put_pod(pod(uid="newer", ready=None))
-    cache.put_pod(pod(uid="new", ready=None))
+    cache.put_deployment(body(replicas=3, ready=1, version="11"))
     cache.clock.now = 100.0
     return cache
 
@@ -136,60 +135,87 @@ def pending_cache(replicas=2, ready=1):
 CHAT = ("ns", "chat")
 
 
-def test_the_oldest_pod_that_was_never_ready_is_pending():
-    cache = pending_cache()
+def stuck(cache, *limits):
+    return [cache.stuck_replicas(CHAT, limit) for limit in limits]
+
+
+def test_a_replica_that_was_asked_for_and_is_not_ready_is_stuck_whether_it_has_a_pod_or_not():
+    cache = lacking_cache()
     assert cache.pending_seconds(CHAT) == 100.0
-    cache.put_pod(pod(uid="new"))
-    assert cache.pending_seconds(CHAT) == 40.0
-    cache.drop_pod(pod(uid="newer", ready=None))
-    assert cache.pending_seconds(CHAT) == 0.0
+    assert stuck(cache, 30.0, 90.0, 100.0) == [2, 1, 0]
+    assert cache.stuck_replicas(("ns", "other"), 30.0) == 0
 
 
-def test_a_pod_that_was_ready_once_is_not_pending_however_it_is_now():
-    cache = pending_cache()
-    cache.put_pod(pod(uid="new"))
-    cache.put_pod(pod(uid="new", unready="2026-01-01T01:00:00Z"))
-    assert cache.pending_seconds(CHAT) == 40.0
-
-
-def test_a_pod_that_is_going_or_over_is_not_pending():
-    cache = pending_cache()
-    going, failed = pod(uid="new", ready=None), pod(uid="newer", ready=None)
-    going["metadata"]["deletionTimestamp"] = "2026-01-01T01:00:00Z"
-    failed["status"]["phase"] = "Failed"
-    cache.put_pod(going)
-    cache.put_pod(failed)
-    assert cache.pending_seconds(CHAT) == 0.0
-
-
-def test_where_all_replicas_are_ready_none_is_pending_whatever_the_watch_has_missed():
-    cache = pending_cache()
-    cache.put_deployment(body(replicas=2, ready=2, version="11"))
-    assert cache.pending_seconds(CHAT) == 0.0
+def test_replicas_that_become_ready_are_those_that_were_asked_for_first():
+    cache = lacking_cache()
     cache.put_deployment(body(replicas=3, ready=2, version="12"))
-    assert cache.pending_seconds(CHAT) == 0.0
-    cache.put_pod(pod(uid="newest", ready=None))
+    assert (cache.pending_seconds(CHAT), stuck(cache, 30.0, 39.0, 40.0)) == (40.0, [1, 1, 0])
+    cache.put_deployment(body(replicas=3, ready=3, version="13"))
+    assert (cache.pending_seconds(CHAT), stuck(cache, 0.0)) == (0.0, [0])
+
+
+def test_a_pool_that_keeps_growing_lacks_nothing_for_longer_than_a_cold_start():
+    cache = WatchCache(clock=Clock())
+    for second in range(200):
+        cache.clock.now = float(second)
+        cache.put_deployment(body(replicas=1 + second, ready=max(1, second - 9), version=str(second)))
+        assert cache.pending_seconds(CHAT) <= 10.0
+
+
+def test_a_replica_that_is_not_ready_any_more_is_stuck_too_and_a_moment_of_readiness_ends_that():
+    cache = WatchCache(clock=Clock())
+    cache.put_deployment(body(replicas=3, ready=3))
+    cache.clock.now = 50.0
+    cache.put_deployment(body(replicas=3, ready=1, version="11"))
+    cache.clock.now = 100.0
+    assert (cache.pending_seconds(CHAT), stuck(cache, 49.0)) == (50.0, [2])
+    cache.put_deployment(body(replicas=3, ready=2, version="12"))
+    cache.put_deployment(body(replicas=3, ready=1, version="13"))
+    assert stuck(cache, 49.0) == [1]
+
+
+def test_what_is_not_asked_for_any_more_is_not_stuck_and_another_order_waits_anew():
+    cache = lacking_cache()
+    cache.put_deployment(body(replicas=1, ready=1, version="12"))
+    cache.put_deployment(body(replicas=9, ready=1, version="13"))
     cache.clock.now = 110.0
-    assert cache.pending_seconds(CHAT) == 10.0
+    assert (cache.pending_seconds(CHAT), stuck(cache, 9.0)) == (10.0, [8])
 
 
-def test_only_the_pods_that_are_pending_for_too_long_are_stuck():
-    cache = pending_cache(replicas=3)
-    assert [cache.stuck_pods(CHAT, limit) for limit in (30.0, 90.0, 100.0)] == [2, 1, 0]
-    assert cache.stuck_pods(("ns", "other"), 30.0) == 0
+def test_the_memory_of_what_is_lacking_stays_small():
+    cache = WatchCache(clock=Clock())
+    for second in range(5000):
+        cache.clock.now = float(second)
+        cache.put_deployment(body(replicas=10 + second % 3, ready=second % 7, version=str(second)))
+    assert len(cache._lacking[CHAT]._steps) <= 10
+    assert stuck(cache, 100.0, 4000.0) == [4, 4]
 
 
-def test_a_pod_that_crashed_once_before_it_came_up_is_not_stuck():
-    cache = pending_cache(replicas=3)
-    cache.put_pod(pod(uid="new", restarts=1))
-    assert cache.stuck_pods(CHAT, 90.0) == 0
-    assert cache.pending_seconds(CHAT) == 40.0, "the newer one is still starting"
-
-
-def test_a_deployment_that_is_gone_has_no_pending_pods():
-    cache = pending_cache()
-    del cache.deployments[CHAT]
-    assert cache.pending_seconds(CHAT) == 0.0
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1"}]},
+            "Unschedulable: 0/1",
+        ),
+        (
+            {"containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no\n image"}}}]},
+            "ImagePullBackOff: no image",
+        ),
+        ({"containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}]}, ""),
+        ({"containerStatuses": [{"state": {"waiting": None}}, {"state": None}], "conditions": None}, ""),
+        ({}, ""),
+    ],
+)
+def test_why_a_pod_is_not_ready_is_told_in_kubernetes_words(status, words):
+    cache = lacking_cache()
+    starting = pod(uid="a", ready=None)
+    before = cache.revisions(CHAT)
+    cache.put_pod(starting | {"status": status})
+    assert cache.words(CHAT) == words
+    assert (cache.revisions(CHAT) != before) is bool(words), "a report depends on them"
+    cache.put_pod(pod(uid="a"))
+    assert cache.words(CHAT) == ""
 
 
 def rollout(status, reason, updated, replicas):
@@ -245,8 +271,10 @@ def test_nothing_is_kept_of_what_is_gone():
             seen["metadata"] |= {"name": f"chat-6b7f-{uid}", "resourceVersion": "1"}
             cache.put_pod(seen | {"spec": {"containers": []}})
     starting = pod("c", ready=None)
-    cache.put_pod(starting | {"metadata": starting["metadata"] | {"resourceVersion": "1"}, "spec": {"containers": []}})
-    assert cache.pending_seconds(("ns", "chat")) >= 0
+    starting["metadata"]["resourceVersion"] = "1"
+    stuck_pod = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+    cache.put_pod(starting | {"status": {"containerStatuses": [{"state": stuck_pod}]}, "spec": {"containers": []}})
+    assert cache.words(("ns", "chat"))
     cache.drop_autoscaler("HorizontalPodAutoscaler", ("ns", "hpa"))
     for uid in ("a", "b", "c"):
         gone = pod(uid)

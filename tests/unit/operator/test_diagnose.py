@@ -1,7 +1,11 @@
 """A conflict whose end the watch missed, against a real HTTP server."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
+from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Diagnostician, _unknown
 from rlscaler_operator.sensing.results import unknown
@@ -117,3 +121,46 @@ def test_signals_that_are_unknown_for_one_reason_are_said_once():
         ("PrometheusUnreachable", "arrival_rate, p95_latency are unknown: refused"),
         ("SampleStale", "cpu_utilization is unknown: too old"),
     ]
+
+
+QUOTA = 'pods "chat-gpu-1" is forbidden: exceeded quota: gpus, limited: requests.nvidia.com/gpu=2'
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason", "words"),
+    [(QUOTA, "PodsRefused", "exceeded quota: gpus"), ("", "PodsPending", "Unschedulable: 0/5 nodes have a GPU")],
+)
+async def test_replicas_that_do_not_come_are_said_in_the_words_of_who_refuses_them(
+    kube, policy_body, entry, refused, reason, words
+):
+    cache, registry = WatchCache(), Registry()
+    failure = [{"type": "ReplicaFailure", "status": "True", "message": refused}] if refused else []
+    status = {"conditions": failure, "replicas": 2, "readyReplicas": 2}
+    cache.put_deployment(
+        {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 10}, "status": status}
+    )
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5 nodes have a GPU"}
+    owner = [{"kind": "ReplicaSet", "name": "chat-gpu-x"}]
+    metadata = {
+        "namespace": "ns",
+        "name": "p",
+        "uid": "p",
+        "ownerReferences": owner,
+        "labels": {"pod-template-hash": "x"},
+    }
+    cache.put_pod({"metadata": metadata, "status": {"conditions": [waits]}})
+    row = entry(replicas=(10, 2))
+    samples = dataclasses.replace(
+        row.samples,
+        ready_replicas=np.array([[2, 2]], np.int32),
+        pending_seconds=np.array([[1e4, 0.0]]),
+        stuck_replicas=np.array([[8, 0]], np.int32),
+    )
+    (outcome,) = decide_all([dataclasses.replace(row, samples=samples)])
+    policy = registry.put(policy_body())
+    policy.decision.decided(outcome)
+    found = await Diagnostician(kube, cache, registry).diagnose(policy, outcome)
+    (limit,) = found.limits
+    assert limit.reason == reason
+    assert words in limit.message
+    assert "Deployment chat-gpu" in limit.message

@@ -10,7 +10,7 @@ from rlscaler_core.api import parse
 from rlscaler_core.api.metrics import ServerName
 from rlscaler_core.api.targets import GPUTarget
 from rlscaler_operator.cli.init.guess import IMAGES, Seen, drafted
-from rlscaler_operator.cli.preflight.room import devices, fits, short_of
+from rlscaler_operator.cli.preflight.room import check_pods, devices, fits, short_of
 from rlscaler_operator.cluster.kube import ReadOnly
 from rlscaler_operator.exceptions import KubeError
 
@@ -93,6 +93,9 @@ def test_every_preset_of_an_image_exists():
     assert set(IMAGES.values()) == set(get_args(ServerName))
 
 
+REFUSED = {"type": "ReplicaFailure", "status": "True", "message": 'pods "chat" is forbidden: exceeded quota'}
+
+
 @pytest.mark.parametrize(
     ("hard", "used", "short"),
     [
@@ -106,10 +109,26 @@ def test_every_preset_of_an_image_exists():
 )
 def test_a_quota_has_to_last_for_the_replicas_that_are_not_there_yet(hard, used, short):
     target = GPUTarget(deployment="chat", max_replicas=10)
-    body = deployment("chat", 2, gpus=1, cpu="500m", memory="256Mi")
+    # Four were asked for, and two of them have a pod.
+    body = deployment("chat", 4, gpus=1, cpu="500m", memory="256Mi") | {"status": {"replicas": 2}}
     quota = {"metadata": {"name": "some"}, "status": {"hard": hard, "used": used}}
     found = list(short_of(quota, [(target, body)]))
     assert bool(found) == short, found
+
+
+@pytest.mark.parametrize(
+    ("status", "state", "words"),
+    [
+        ({"replicas": 3, "readyReplicas": 3}, "ok", ""),
+        ({"replicas": 3, "readyReplicas": 1}, "warn", "2 of them are not ready"),
+        ({"replicas": 2, "readyReplicas": 2}, "warn", "1 have none: see kubectl -n ns describe deployment/chat"),
+        ({"conditions": [REFUSED]}, "FAIL", "3 have none: exceeded quota"),
+    ],
+)
+def test_replicas_that_are_asked_for_are_held_against_the_pods_that_exist(status, state, words):
+    check = check_pods(("ns", "chat"), deployment("chat", 3) | {"status": status})
+    assert check.state == state
+    assert words in check.trouble
 
 
 def test_nodes_are_those_that_selector_and_taints_allow():

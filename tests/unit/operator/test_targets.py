@@ -156,6 +156,7 @@ def test_cold_starts_and_pending_pods_are_those_of_the_selector(cache):
     cache.put_scaled(KEY, body(), scale(2))
     cache.put_pod(pod("chat-0", ready=False, app="chat"))
     assert cache.pending_seconds(KEY) > 0
+    assert cache.stuck_replicas(KEY, 5) == 2
     assert set(cache.pods[KEY]) == {"chat-0"}
 
 

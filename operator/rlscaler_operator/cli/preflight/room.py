@@ -10,7 +10,8 @@ from kubernetes.utils.quantity import parse_quantity
 from rlscaler_core.api.targets import Target
 from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
-from rlscaler_operator.cluster.bodies import quantity, request_of
+from rlscaler_operator.cluster.bodies import Key, parse_deployment, quantity, request_of
+from rlscaler_operator.cluster.kinds import for_kubectl, titled
 from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.exceptions import OperatorError
 
@@ -24,7 +25,21 @@ async def check_room(kube: Kube, look: Look) -> list[Check]:
     for pool, key in look.policy.facts.targets:
         if key in look.context.engine.cache.deployments:
             bodies[pool] = await kube.get(look.context.engine.cache.kinds.path(key))
-    return [*await _quotas(kube, look, bodies), *await _nodes(kube, look, bodies)]
+    missing = [check_pods(key, bodies[pool]) for pool, key in look.policy.facts.targets if pool in bodies]
+    return [*missing, *await _quotas(kube, look, bodies), *await _nodes(kube, look, bodies)]
+
+
+def check_pods(key: Key, body: Json) -> Check:
+    """Compare the replicas that a target asks for with the pods that exist, and those with the ready ones."""
+    asked, there = _replicas(body), existing(body)
+    ready = int((body.get("status") or {}).get("readyReplicas") or 0)
+    title = f"{titled(key[1])} has a pod for each of the {asked} replicas that it asks for"
+    if there < asked:
+        refused = parse_deployment(body).refused
+        words = refused or f"see kubectl -n {key[0]} describe {for_kubectl(key[1])}"
+        return Check(title, f"{asked - there} have none: {words}", f"pods-{key[1]}", stops=bool(refused))
+    waits = f"{there - ready} of them are not ready: see kubectl -n {key[0]} get pods" if ready < asked else ""
+    return Check(title, waits, f"pods-{key[1]}", stops=False)
 
 
 async def _quotas(kube: Kube, look: Look, bodies: Mapping[str, Json]) -> list[Check]:
@@ -45,12 +60,8 @@ def short_of(quota: Json, wanted: Sequence[tuple[Target, Json]]) -> Iterator[str
     status = quota.get("status") or {}
     hard, used = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}, status.get("used") or {}
     for resource, text in hard.items():
-        # The replicas that run now are in `used` already.
-        more = sum(
-            (target.max_replicas - _replicas(body)) * _of_pod(body, resource)
-            for target, body in wanted
-            if target.max_replicas > _replicas(body)
-        )
+        # The pods that exist are in `used` already; replicas that were refused have none.
+        more = sum(max(0, target.max_replicas - existing(body)) * _of_pod(body, resource) for target, body in wanted)
         left = float(parse_quantity(text) - parse_quantity(used.get(resource, "0")))
         if more > left:
             yield (
@@ -151,6 +162,11 @@ def _allocatable(node: Json, resource: str) -> str:
 
 def _replicas(body: Json) -> int:
     return int(body["spec"].get("replicas", 1))
+
+
+def existing(body: Json) -> int:
+    """Return how many pods a target has; ready or not."""
+    return int((body.get("status") or {}).get("replicas") or 0)
 
 
 def _pod(body: Json) -> Json:
