@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,8 +16,16 @@ from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.state.refusals import Refusal
 
 FOREIGN_INTERVALS = 5
-"""The same foreign manager twice within this many action intervals is a conflict; once is a person at work. The first
-pause of the policy is as long."""
+"""The same foreign manager twice within this many action intervals is a conflict, and so are three writes of any within
+twice as many; once is a person at work. The first pause of the policy is as long."""
+
+PERIOD_SECONDS = 21600.0
+"""Longest period of a tool that puts replicas back; three times with less between two are a conflict."""
+
+ALIKE = 1.5
+"""Factor between two periods of a writer that is no known controller: deployments by people come less regularly."""
+
+WRITES_KEPT = 12
 
 LONGEST_HOLD_SECONDS = 3600.0
 """Longest pause of a policy beside a foreign writer; each one that follows another soon is twice as long."""
@@ -38,6 +47,8 @@ class Tool(NamedTuple):
     """Beginning of its field manager, in lower case."""
     name: str
     remedy: str
+    reconciles: bool = False
+    """Whether it sets replicas back by itself, again and again."""
 
 
 TOOLS = (
@@ -46,17 +57,19 @@ TOOLS = (
         "Argo CD",
         f"{LEAVE_OUT}, or set ignoreDifferences with jsonPointers /spec/replicas and the sync option "
         "RespectIgnoreDifferences=true",
+        reconciles=True,
     ),
-    Tool("kustomize-controller", "Flux (Kustomization)", LEAVE_OUT),
+    Tool("kustomize-controller", "Flux (Kustomization)", LEAVE_OUT, reconciles=True),
     Tool(
         "helm-controller",
         "Flux (HelmRelease)",
         "leave replicas out of the chart's values, and set driftDetection.ignore with paths /spec/replicas",
+        reconciles=True,
     ),
     Tool("helm", "Helm", "leave spec.replicas out of the chart's template"),
     Tool("kubectl-client-side-apply", "kubectl apply", LEAVE_OUT),
-    Tool("fleetagent", "Fleet", f"{LEAVE_OUT}, or set diff.comparePatches with remove /spec/replicas"),
-    Tool("kapp", "kapp", f"{LEAVE_OUT}, or add a rebaseRule for [spec, replicas]"),
+    Tool("fleetagent", "Fleet", f"{LEAVE_OUT}, or set diff.comparePatches with remove /spec/replicas", True),
+    Tool("kapp", "kapp", f"{LEAVE_OUT}, or add a rebaseRule for [spec, replicas]", True),
     Tool("terraform", "Terraform", "set lifecycle.ignore_changes for spec[0].replicas"),
     Tool("hashicorp", "Terraform", "set lifecycle.ignore_changes for spec[0].replicas"),
     Tool("pulumi", "Pulumi", "set ignoreChanges for spec.replicas"),
@@ -187,6 +200,15 @@ def declared(claim: Claim, cache: WatchCache) -> str:
     return "; ".join(owners)
 
 
+class ForeignWrite(NamedTuple):
+    """Replicas that another writer has set."""
+
+    at: float
+    """Unix seconds."""
+    manager: str
+    replicas: int
+
+
 @dataclass(slots=True)
 class ForeignWrites:
     """Watches one Deployment for replicas that another writer set after our last write, or since we took over.
@@ -200,8 +222,8 @@ class ForeignWrites:
     """Replicas that we set, found or adopted last."""
     manager: str = ""
     """The manager that set another value last."""
-    seen_at: float = float("-inf")
-    """Unix time at which it did so."""
+    writes: deque[ForeignWrite] = field(default_factory=lambda: deque(maxlen=WRITES_KEPT))
+    """The last foreign writes, oldest first."""
     hold_seconds: float = 0.0
     """Length of the present or the last pause; 0 = there was none lately."""
     hold_until: float = float("-inf")
@@ -223,16 +245,20 @@ class ForeignWrites:
             return None
         first = FOREIGN_INTERVALS * interval_seconds
         # Quiet for as long as the last pause: begin anew.
-        if now >= self.hold_until + self.hold_seconds:
+        if self.hold_seconds and now >= self.hold_until + self.hold_seconds:
             self.hold_seconds, self.overwritten = 0.0, 0
+            self.writes.clear()
+        self.writes.append(ForeignWrite(now, deployment.manager, deployment.replicas))
         if self.hold_seconds and now >= self.hold_until:
             self._hold(min(2 * self.hold_seconds, max(first, LONGEST_HOLD_SECONDS)), now)
         elif self.hold_seconds:
             self.hold_until = now + self.hold_seconds
-        # Once is a person at work; the same manager twice within a few intervals is a conflict.
-        elif deployment.manager == self.manager and now - self.seen_at <= first:
+        elif _in_a_row(self.writes, first):
             self._hold(first, now)
-        self.manager, self.seen_at, self.written = deployment.manager, now, deployment.replicas
+        # After a pause of two periods the next overwriting is seen as one that follows it.
+        elif period := _period(self.writes):
+            self._hold(min(max(first, 2 * period), LONGEST_HOLD_SECONDS), now)
+        self.manager, self.written = deployment.manager, deployment.replicas
         return deployment.manager
 
     def _hold(self, seconds: float, now: float) -> None:
@@ -252,6 +278,28 @@ class ForeignWrites:
             f"{remedy(self.manager)}; or set this policy to mode Shadow",
             None,
         )
+
+
+def _in_a_row(writes: Sequence[ForeignWrite], seconds: float) -> bool:
+    """Return whether the last writer writes again within `seconds`, or three writes of any came within twice that."""
+    *earlier, last = writes
+    again = bool(earlier) and earlier[-1].manager == last.manager and last.at - earlier[-1].at <= seconds
+    return again or (len(earlier) > 1 and last.at - earlier[-2].at <= 2 * seconds)
+
+
+def _period(writes: Sequence[ForeignWrite]) -> float:
+    """Return the period in which the last writer puts the same replicas back; 0 where it has not done so three times.
+
+    A tool writes only where the replicas differ, so that of a controller's periods some may be several in one.
+    """
+    last = writes[-1]
+    times = [write.at for write in writes if (write.manager, write.replicas) == (last.manager, last.replicas)][-3:]
+    if len(times) < 3:
+        return 0.0
+    periods = sorted((times[1] - times[0], times[2] - times[1]))
+    tool = tool_of(last.manager)
+    regular = (tool is not None and tool.reconciles) or periods[1] <= ALIKE * periods[0]
+    return periods[1] if regular and periods[1] <= PERIOD_SECONDS else 0.0
 
 
 @dataclass(slots=True)

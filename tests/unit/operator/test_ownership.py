@@ -162,6 +162,63 @@ def test_twice_with_a_long_time_between_is_no_conflict():
     assert writes.conflict("chat-cpu", 312.0) is None
 
 
+def day(period, managers, seconds=86400.0, interval=15.0, replicas=(1,)):
+    """Return how often the policy is overwritten in a day by writers that take turns and write where replicas differ.
+
+    The policy writes at once wherever it is not held.
+    """
+    writes, now, back = ForeignWrites(8), 0.0, 0
+    for turn in range(int(seconds / period)):
+        now += period
+        if writes.conflict("chat", now) is None:
+            writes.written = 8
+        if writes.written == 8:
+            seen = deployment(replicas[turn % len(replicas)], managers[turn % len(managers)])
+            back += writes.look(seen, "rlscaler", interval, now) is not None
+    return back, writes
+
+
+@pytest.mark.parametrize("period", [55, 180, 600, 1800, 3600])
+@pytest.mark.parametrize("managers", [("kustomize-controller",), ("theirs",)])
+def test_a_tool_that_puts_replicas_back_at_its_own_interval_is_tried_ever_less_often(period, managers):
+    back, writes = day(period, managers)
+    assert back <= 24 + 8
+    assert writes.manager == managers[0]
+
+
+def test_a_controller_whose_intervals_are_seen_irregularly_is_told_all_the_same():
+    writes = ForeignWrites(8)
+    for at in (0.0, 600.0, 3000.0):
+        writes.written = 8
+        writes.look(deployment(1, "argocd-controller"), "rlscaler", 15, at)
+    conflict = writes.conflict("chat", 3001.0)
+    assert "Argo CD (argocd-controller) keeps setting spec.replicas" in conflict.fact
+    assert "ignoreDifferences" in conflict.remedy
+
+
+@pytest.mark.parametrize("period", [10, 30, 60])
+def test_two_writers_that_take_turns_are_tried_ever_less_often_too(period):
+    back, _ = day(period, ("kubectl", "argocd-controller"))
+    assert back <= 24 + 12
+
+
+@pytest.mark.parametrize(
+    ("times", "manager", "replicas"),
+    [
+        ((0, 3600, 30000, 40000), "kubectl", (1,)),
+        ((0, 30000, 60000, 90000), "argocd-controller", (1,)),
+        ((0, 3600, 7200, 10800), "kubectl", (1, 2, 3, 4)),
+    ],
+    ids=["now and then", "far apart", "another number each time"],
+)
+def test_deployments_now_and_then_are_no_conflict(times, manager, replicas):
+    writes = ForeignWrites(8)
+    for turn, at in enumerate(times):
+        writes.written = 8
+        writes.look(deployment(replicas[turn % len(replicas)], manager), "rlscaler", 15, float(at))
+        assert writes.conflict("chat", at + 1.0) is None
+
+
 def test_our_own_writes_and_manifests_with_the_same_value_are_no_foreign_writes():
     writes = ForeignWrites(5)
     assert writes.look(deployment(5, "kubectl"), "rlscaler", 30, 111.0) is None
