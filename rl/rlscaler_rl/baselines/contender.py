@@ -55,7 +55,7 @@ class Timer:
 class PeriodicContender(ABC):
     """A contender that computes the replicas once a control period and has a constant placement for each row.
 
-    Subclasses implement `size`, and `watch` if they look at every tick.
+    Subclasses implement `size`.
     """
 
     period_seconds: Value | None = None
@@ -77,16 +77,12 @@ class PeriodicContender(ABC):
         self.lowest: Int = np.minimum(lowest, params.max_replicas).astype(np.int32)
 
     def __call__(self, params: Params, state: State, samples: Samples, rng: np.random.Generator) -> tuple[Int, Int]:
-        self.watch(samples)
         due = self.timer.fires(float(samples.time[0]))
         if due.any():
             bounded = np.clip(self.size(samples, state), self.lowest, params.max_replicas)
             sized = np.where(params.present, bounded, 0).astype(np.int32)
             self.desired = np.where(due[:, None], sized, self.desired)
         return self.desired, self.placement
-
-    def watch(self, samples: Samples) -> None:  # noqa: B027 - an optional hook
-        """Look at the measurements of a sensing tick; called at every tick, before `size`."""
 
     @abstractmethod
     def size(self, samples: Samples, state: State) -> Int:

@@ -12,11 +12,10 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
-from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
-from rlscaler_rl.baselines.simple import MaxOfRecent, Static, StaticForPeak, StaticSettings, Unscaled
+from rlscaler_rl.baselines.simple import Static, StaticForPeak, StaticSettings, Unscaled
 from rlscaler_rl.evaluation.board import POLICY, SEED
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.tuning.cache import is_tuned, tuned
@@ -109,9 +108,7 @@ def lineup(
         Entry("hpa_cpu", "HPA on the CPU pool only", "contender", lambda rate, seed: Hpa(_CPU_ONLY)),
         Entry("keda", "KEDA request rate", "contender", lambda rate, seed: KedaRequestRate()),
         Entry("kpa", "Knative KPA", "contender", lambda rate, seed: Kpa()),
-        Entry("greedy", "Greedy by cost (Kthena)", "contender", lambda rate, seed: Greedy()),
         Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
-        Entry("max_of_recent", "Max of recent 5 min", "contender", lambda rate, seed: MaxOfRecent()),
         Entry("static_max", "Static, all max", "contender", lambda rate, seed: Static()),
         Entry("static_mid", "Static, mid", "contender", lambda rate, seed: Static(StaticSettings(0.5))),
         Entry("random", "Random actions", "control", lambda rate, seed: RandomActor(manifest, seed)),

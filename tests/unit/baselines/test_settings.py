@@ -12,11 +12,10 @@ from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_rl.baselines.behavior import DISABLED, MIN, HpaPolicy, HpaRules
 from rlscaler_rl.baselines.contender import pools, stacked
-from rlscaler_rl.baselines.greedy import Greedy, GreedySettings
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, KedaRequestRate
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, Kpa, KpaSettings
-from rlscaler_rl.baselines.simple import MaxOfRecent, RecentSettings, Static, StaticSettings
+from rlscaler_rl.baselines.simple import Static, StaticSettings
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.scenario import nominal
 
@@ -32,20 +31,10 @@ KPAS = [
     KpaSettings(CONCURRENCY, (0.4, 0.6), 30.0, 40.0, 150.0, 3.0, 1.2, 90.0, (2, 1), 2),
     KpaSettings(RPS, (1.0, 0.9), 12.0, 100.0, 400.0, 2.0, 4.0, 15.0, (1, 4), 0),
 ]
-GREEDIES = [
-    GreedySettings(min_replicas=(1, 1)),
-    GreedySettings(0.6, 0.0, 100.0, False, 150.0, 120.0, 30.0, 0.0, (2, 2), 2),
-    GreedySettings(1.0, 0.2, 400.0, True, 900.0, 0.0, 0.0, 60.0, (1, 5), 0),
-]
 RULES = [
     RuleSettings(1.0, 2.0, 1.4, 2.0, 1.05, 180.0, 1, SpecSettings(30.0, (1, 1), True, 0.8, 0.0, 0.0)),
     RuleSettings(0.9, 0.5, 0.0, 4.0, 0.5, 20.0, 0, SpecSettings(30.0, (3, 2), False, 0.6, 15.0, 120.0)),
     RuleSettings(1.3, 3.0, 2.0, 0.0, 1.3, 60.0, 2, SpecSettings(30.0, (1, 4), True, 0.9, 0.0, 300.0)),
-]
-RECENTS = [
-    RecentSettings(300.0, 0.8, 30.0, (1, 1)),
-    RecentSettings(20.0, 1.0, 5.0, (2, 1), 0),
-    RecentSettings(60.0, 0.5, 15.0, (1, 3), 2),
 ]
 HINDSIGHTS = [HindsightSettings(), HindsightSettings(1.1, 1.0, 21.0, 0), HindsightSettings(0.6, 2.0, 5.0, 2)]
 STATICS = [StaticSettings((0.0, 1.0)), StaticSettings((0.5, 0.2), 0), StaticSettings((1.0, 0.0), 2)]
@@ -58,13 +47,11 @@ STATICS = [StaticSettings((0.0, 1.0)), StaticSettings((0.5, 0.2), 0), StaticSett
         (lambda chosen, rate: Hpa(chosen), HPAS),
         (lambda chosen, rate: KedaRequestRate(chosen), HPAS),
         (lambda chosen, rate: Kpa(chosen), KPAS),
-        (lambda chosen, rate: Greedy(chosen), GREEDIES),
         (lambda chosen, rate: ForecastRule(chosen), RULES),
-        (lambda chosen, rate: MaxOfRecent(chosen), RECENTS),
         (lambda chosen, rate: Static(chosen), STATICS),
         (lambda chosen, rate: Hindsight(rate, chosen), HINDSIGHTS),
     ],
-    ids=["hpa", "keda", "kpa", "greedy", "rule", "max", "static", "hindsight"],
+    ids=["hpa", "keda", "kpa", "rule", "static", "hindsight"],
 )
 def test_settings_played_side_by_side_score_as_each_alone(make, settings):
     scenarios = nominal(["spike", "random"], [3, 4], 300, initial_replicas=(2, 2))

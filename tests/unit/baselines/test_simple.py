@@ -1,4 +1,4 @@
-"""Sizing rules: the cheapest mix, the recent maximum, foresight; and actors that stand in for the network."""
+"""Sizing rules: the cheapest mix, foresight; and actors that stand in for the network."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hindsight import Hindsight, HindsightSettings
 from rlscaler_rl.baselines.hpa import KedaRequestRate
 from rlscaler_rl.baselines.simple import (
-    MaxOfRecent,
-    RecentSettings,
     Static,
     StaticForPeak,
     StaticSettings,
@@ -76,17 +74,6 @@ def test_static_for_peak_carries_the_peak():
     params = make_params(1, requests_per_second=RPS)
     rate = np.array([[10.0, 80.0, 10.0]])
     assert play(StaticForPeak(rate), params, [10.0] * 3) == [[4, 5]] * 3
-
-
-def test_max_of_recent_remembers_a_peak_for_its_window():
-    params = make_params(1, requests_per_second=RPS, interval_seconds=5.0)
-    seen = play(MaxOfRecent(RecentSettings(window_seconds=20.0)), params, [10.0, 65.0, 10.0, 10.0, 10.0, 10.0])
-    assert seen == [[1, 1], [4, 1], [4, 1], [4, 1], [4, 1], [1, 1]]
-
-
-def test_max_of_recent_holds_what_it_has_while_nothing_is_known():
-    params = make_params(1, requests_per_second=RPS, min_replicas=2)
-    assert play(MaxOfRecent(), params, [np.nan] * 3) == [[2, 2]] * 3
 
 
 def test_hindsight_orders_each_pool_one_cold_start_ahead():

@@ -29,17 +29,17 @@ PROBE = [4.0, 5.0]
 
 
 def record(workload: str | None, **changes: Any) -> Record:
-    """A record of contender `max` that is current; a search is never better than J = 1."""
+    """A record of contender `keda` that is current; a search is never better than J = 1."""
     columns: dict[str, Any] = {
-        "contender": "max",
+        "contender": "keda",
         "workload": workload,
-        "found": CONTENDERS["max"].default,
+        "found": CONTENDERS["keda"].default,
         "j": 1.0,
         "default_j": 2.0,
         "trials": 6,
         "episodes": 2,
         "loads": digest(tune_part(workload, None, 2))[:12],
-        "space": cache.space_digest(CONTENDERS["max"]),
+        "space": cache.space_digest(CONTENDERS["keda"]),
     }
     return Record(**(columns | changes))
 
@@ -48,7 +48,7 @@ def record(workload: str | None, **changes: Any) -> Record:
 def file(tmp_path_factory):
     """A tuning of one contender, for all loads and for one of its own."""
     path = tmp_path_factory.mktemp("tuned") / "tuned.json"
-    save(Tuned().merged([record(None), record("ramp")], {"max": PROBE}), path)
+    save(Tuned().merged([record(None), record("ramp")], {"keda": PROBE}), path)
     return path
 
 
@@ -60,7 +60,7 @@ def searches(monkeypatch):
 
 
 def chosen(**changes):
-    return [SearchTask("max", "ramp", **{**SMALL, **changes})]
+    return [SearchTask("keda", "ramp", **{**SMALL, **changes})]
 
 
 def probes(path):
@@ -70,14 +70,14 @@ def probes(path):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ramp", None])
 def test_tuning_never_ends_up_worse_than_the_default(name):
-    tuned = tune(SearchTask("max", name, **SMALL))
+    tuned = tune(SearchTask("keda", name, **SMALL))
     assert tuned.j <= tuned.default_j
     assert tuned.trials == 6
 
 
 @pytest.mark.slow
 def test_a_probe_has_figures_of_both_levels():
-    assert np.isfinite(probe(CONTENDERS["max"])).all()
+    assert np.isfinite(probe(CONTENDERS["keda"])).all()
 
 
 def test_what_is_current_is_not_tuned_again(file):
@@ -89,7 +89,7 @@ def test_what_is_current_is_not_tuned_again(file):
 
 def test_a_better_finding_under_the_same_conditions_stays(file, tmp_path):
     path = tmp_path / "tuned.json"
-    best = load(file).find(("max", "ramp", None)).model_copy(update={"j": 0.5})
+    best = load(file).find(("keda", "ramp", None)).model_copy(update={"j": 0.5})
     save(load(file).merged([best], {}), path)
     refresh(chosen(), path, QUIET, force=True)
     assert load(path).find(best.key) == best
@@ -102,10 +102,10 @@ def test_a_better_finding_under_the_same_conditions_stays(file, tmp_path):
 @pytest.mark.parametrize(
     ("task", "change", "reason"),
     [
-        (SearchTask("max", "spike", **SMALL), {}, "not tuned yet"),
-        (SearchTask("max", "ramp", budget=9, finalists=1, episodes=2), {}, "tuned with 6 trials"),
-        (SearchTask("max", "ramp", budget=6, finalists=1, episodes=3), {}, "the episodes have changed"),
-        (SearchTask("max", "ramp", **SMALL), {"space": "0" * 12}, "the search space has changed"),
+        (SearchTask("keda", "spike", **SMALL), {}, "not tuned yet"),
+        (SearchTask("keda", "ramp", budget=9, finalists=1, episodes=2), {}, "tuned with 6 trials"),
+        (SearchTask("keda", "ramp", budget=6, finalists=1, episodes=3), {}, "the episodes have changed"),
+        (SearchTask("keda", "ramp", **SMALL), {"space": "0" * 12}, "the search space has changed"),
     ],
 )
 def test_what_makes_a_record_stale(file, task, change, reason):
@@ -116,7 +116,7 @@ def test_what_makes_a_record_stale(file, task, change, reason):
 
 
 def test_a_space_that_was_played_whole_needs_no_more_trials(file):
-    known = load(file).find(("max", "ramp", None))
+    known = load(file).find(("keda", "ramp", None))
     points = len(grid(CONTENDERS["static"].space, 400))
     changes = {"contender": "static", "space": cache.space_digest(CONTENDERS["static"]), "trials": points}
     static = known.model_copy(update=changes)
@@ -126,26 +126,26 @@ def test_a_space_that_was_played_whole_needs_no_more_trials(file):
 
 def test_a_changed_meter_makes_everything_of_a_contender_stale(file):
     kept = load(file)
-    moved = {"max": [1.01 * j for j in kept.probes["max"]]}
+    moved = {"keda": [1.01 * j for j in kept.probes["keda"]]}
     assert set(stale(chosen(), kept, moved).values()) == {"the meter or the contender has changed"}
-    noise = {"max": [j * (1 + 1e-6) for j in kept.probes["max"]]}
+    noise = {"keda": [j * (1 + 1e-6) for j in kept.probes["keda"]]}
     assert not stale(chosen(), kept, noise)
 
 
 def test_one_new_record_does_not_make_the_others_of_a_moved_contender_current(file):
     kept = load(file)
-    moved = {"max": [1.01 * j for j in kept.probes["max"]]}
-    ramp = kept.find(("max", "ramp", None))
+    moved = {"keda": [1.01 * j for j in kept.probes["keda"]]}
+    ramp = kept.find(("keda", "ramp", None))
     after = kept.merged([ramp], moved)
     assert after.find(ramp.key) == ramp
-    both = [*chosen(), *search_tasks(("max",), ("all",), **SMALL)]
+    both = [*chosen(), *search_tasks(("keda",), ("all",), **SMALL)]
     assert stale(both, after, moved) == {both[1]: "tuned with 0 trials"}
     assert kept.merged([ramp], kept.probes) == kept
 
 
 def test_an_earlier_finding_for_another_network_or_meter_does_not_stay(file, tmp_path):
     path = tmp_path / "tuned.json"
-    best = load(file).find(("max", "ramp", None)).model_copy(update={"j": 0.5, "trials": 0})
+    best = load(file).find(("keda", "ramp", None)).model_copy(update={"j": 0.5, "trials": 0})
     save(load(file).merged([best], {}), path)
     refresh(chosen(), path, QUIET)
     assert load(path).find(best.key).j > 0.5
@@ -174,23 +174,23 @@ def test_settings_from_another_space_are_refused(monkeypatch, file):
     old = [one.model_copy(update={"space": "0" * 12}) for one in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
     with pytest.raises(EvaluationError, match="has changed since"):
-        cache.tuned("max", "ramp")
+        cache.tuned("keda", "ramp")
 
 
 def test_settings_from_before_a_change_are_refused(monkeypatch, file):
     old = [one.model_copy(update={"trials": 0}) for one in load(file).records]
     monkeypatch.setattr(cache, "_loaded", lambda: Tuned(records=old))
     with pytest.raises(EvaluationError, match="tuned for ramp before it changed; run `rlscaler tune`"):
-        cache.tuned("max", "ramp")
+        cache.tuned("keda", "ramp")
 
 
 @pytest.mark.slow
 def test_a_workload_without_settings_gets_those_for_all(monkeypatch, file):
     monkeypatch.setattr(cache, "_loaded", lambda: load(file))
-    assert cache.record_of("max", "ramp").workload == "ramp"
-    assert cache.record_of("max", "my_own_trace").workload is None
+    assert cache.record_of("keda", "ramp").workload == "ramp"
+    assert cache.record_of("keda", "my_own_trace").workload is None
     scenarios = tune_part("ramp", None, 2)
-    assert np.isfinite(run(scenarios, cache.tuned("max", "ramp")(scenarios.rate)).result.j).all()
+    assert np.isfinite(run(scenarios, cache.tuned("keda", "ramp")(scenarios.rate)).result.j).all()
 
 
 def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
@@ -200,7 +200,7 @@ def test_the_lineup_leaves_out_who_was_not_tuned(monkeypatch, file):
     for workload in (None, "ramp", "azure_code"):
         names = [entry.name for entry in lineup(load_bundled("rule"), "rule", workload=workload)]
         assert names[0] == "policy"
-        assert "max_tuned" in names
+        assert "keda_tuned" in names
         assert "hpa_tuned" not in names
         assert len(names) == len(set(names))
 
@@ -216,7 +216,7 @@ def test_tables_show_before_and_after(file):
     shown = tables(load(file))
     assert "| all loads |" in shown
     assert "| ramp |" in shown
-    assert "### Max of recent" in shown
+    assert "### KEDA request rate" in shown
     assert "→" in shown
 
 
@@ -228,8 +228,8 @@ def test_the_command_line_names_what_it_does_not_know():
 
 def test_check_fails_where_something_is_missing(file):
     options = ["--budget", "6", "--episodes", "2", "--file", str(file), "--check"]
-    assert CliRunner().invoke(tune_command, ["--contenders", "max", "--workloads", "ramp", *options]).exit_code == 0
-    missing = CliRunner().invoke(tune_command, ["--contenders", "max", "--workloads", "spike", *options])
+    assert CliRunner().invoke(tune_command, ["--contenders", "keda", "--workloads", "ramp", *options]).exit_code == 0
+    missing = CliRunner().invoke(tune_command, ["--contenders", "keda", "--workloads", "spike", *options])
     assert missing.exit_code == 1
     assert "not tuned yet" in missing.output
 
@@ -237,10 +237,10 @@ def test_check_fails_where_something_is_missing(file):
 def test_as_json_standard_output_has_the_records_or_those_that_do_not_count(file):
     shown = CliRunner().invoke(tune_command, ["--table", "--file", str(file), "-o", "json"])
     assert Tuned.model_validate_json(shown.stdout) == load(file)
-    options = ["--contenders", "max", "--budget", "6", "--episodes", "2", "--file", str(file), "-o", "json"]
+    options = ["--contenders", "keda", "--budget", "6", "--episodes", "2", "--file", str(file), "-o", "json"]
     checked = CliRunner().invoke(tune_command, [*options, "--workloads", "ramp,spike", "--check"])
     assert checked.exit_code == 1
-    reason = {"contender": "max", "workload": "spike", "fold": None, "reason": "not tuned yet"}
+    reason = {"contender": "keda", "workload": "spike", "fold": None, "reason": "not tuned yet"}
     assert json.loads(checked.stdout) == {"current": 1, "outdated": [reason]}
     kept = CliRunner().invoke(tune_command, [*options, "--workloads", "ramp"])
     assert kept.exit_code == 0, kept.output

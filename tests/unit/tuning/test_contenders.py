@@ -9,11 +9,10 @@ import pytest
 from rlscaler_core.decision.rule import Rule, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
-from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.baselines.simple import Static
 from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import scores, tune_part
@@ -24,9 +23,7 @@ SHIPPED = {
     "hpa": lambda rate: Hpa(),
     "keda": lambda rate: KedaRequestRate(),
     "kpa": lambda rate: Kpa(),
-    "greedy": lambda rate: Greedy(),
     "rule": lambda rate: Rule(),
-    "max": lambda rate: MaxOfRecent(),
     "static": lambda rate: Static(),
     "ppo": lambda rate: load_bundled("ppo"),
     "hindsight": Hindsight,

@@ -12,11 +12,10 @@ from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.actors import Configured
 from rlscaler_rl.baselines.contender import Contender, stacked
-from rlscaler_rl.baselines.greedy import Greedy
 from rlscaler_rl.baselines.hindsight import Hindsight
 from rlscaler_rl.baselines.hpa import Hpa, KedaRequestRate
 from rlscaler_rl.baselines.kpa import Kpa
-from rlscaler_rl.baselines.simple import MaxOfRecent, Static
+from rlscaler_rl.baselines.simple import Static
 from rlscaler_rl.evaluation.tuning import spaces
 from rlscaler_rl.evaluation.tuning.spaces import Point, Space
 
@@ -74,28 +73,12 @@ CONTENDERS: dict[str, Tunable] = {
         ),
         Tunable("kpa", "Knative KPA", spaces.KPA, spaces.KPA_DEFAULT, spaces.kpa, lambda chosen, rate: Kpa(chosen)),
         Tunable(
-            "greedy",
-            "Greedy by cost (Kthena)",
-            spaces.GREEDY,
-            spaces.GREEDY_DEFAULT,
-            spaces.greedy,
-            lambda chosen, rate: Greedy(chosen),
-        ),
-        Tunable(
             "rule",
             "Forecast rule",
             spaces.RULE,
             spaces.RULE_DEFAULT,
             spaces.rule,
             lambda chosen, rate: Rule(chosen),
-        ),
-        Tunable(
-            "max",
-            "Max of recent",
-            spaces.RECENT,
-            spaces.RECENT_DEFAULT,
-            spaces.recent,
-            lambda chosen, rate: MaxOfRecent(chosen),
         ),
         Tunable(
             "static",

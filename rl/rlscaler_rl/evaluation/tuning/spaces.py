@@ -15,11 +15,10 @@ from rlscaler_core.decision.rule import BY_LOAD, DEFAULT_SETTINGS, RuleSettings
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.types import Placement
 from rlscaler_rl.baselines.behavior import DISABLED, MAX, MIN, HpaPolicy, HpaRules
-from rlscaler_rl.baselines.greedy import GreedySettings
 from rlscaler_rl.baselines.hindsight import HindsightSettings
 from rlscaler_rl.baselines.hpa import HpaSettings
 from rlscaler_rl.baselines.kpa import CONCURRENCY, RPS, KpaSettings
-from rlscaler_rl.baselines.simple import RecentSettings, StaticSettings
+from rlscaler_rl.baselines.simple import StaticSettings
 
 Space = dict[str, BaseDistribution]
 Point = dict[str, Any]
@@ -132,48 +131,6 @@ def kpa(point: Point) -> KpaSettings:
     )
 
 
-GREEDY: Space = {
-    "target": FloatDistribution(0.3, 1.2),
-    "tolerance": FloatDistribution(0.0, 0.2),
-    "expansion_percent": IntDistribution(100, 400, step=50),
-    "by_capacity": CategoricalDistribution([True, False]),
-    "panic_threshold_percent": FloatDistribution(110.0, 1000.0, log=True),
-    "panic_hold": _seconds(300),
-    "up_window": _seconds(120),
-    "down_window": _seconds(600),
-    **MIN_REPLICAS,
-    "placement": PLACEMENTS,
-}
-GREEDY_DEFAULT: Point = {
-    "target": 0.8,
-    "tolerance": 0.1,
-    "expansion_percent": 200,
-    "by_capacity": True,
-    "panic_threshold_percent": 200.0,
-    "panic_hold": 60,
-    "up_window": 0,
-    "down_window": 300,
-    "min_gpu": 1,
-    "min_cpu": 1,
-    "placement": Placement.BALANCED.value,
-}
-
-
-def greedy(point: Point) -> GreedySettings:
-    return GreedySettings(
-        target=point["target"],
-        tolerance=point["tolerance"],
-        expansion_percent=float(point["expansion_percent"]),
-        by_capacity=point["by_capacity"],
-        panic_threshold_percent=point["panic_threshold_percent"],
-        panic_hold_seconds=float(point["panic_hold"]),
-        scale_up_window_seconds=float(point["up_window"]),
-        scale_down_window_seconds=float(point["down_window"]),
-        min_replicas=(point["min_gpu"], point["min_cpu"]),
-        placement=point["placement"],
-    )
-
-
 INTERVALS = CategoricalDistribution([10, 15, 30])
 """Seconds between actions: the default of training, and shorter ones."""
 
@@ -259,33 +216,6 @@ def known_rule(point: Point) -> RuleSettings:
         jump_caution=point["jump_caution"],
         placement=point["placement"],
         spec=spec(point),
-    )
-
-
-RECENT: Space = {
-    "window": _seconds(600, step=5, low=5),
-    "target": FloatDistribution(0.3, 1.2),
-    "period": _seconds(30, step=5, low=5),
-    **MIN_REPLICAS,
-    "placement": PLACEMENTS,
-}
-RECENT_DEFAULT: Point = {
-    "window": 300,
-    "target": 0.8,
-    "period": 30,
-    "min_gpu": 1,
-    "min_cpu": 1,
-    "placement": Placement.BALANCED.value,
-}
-
-
-def recent(point: Point) -> RecentSettings:
-    return RecentSettings(
-        window_seconds=float(point["window"]),
-        target=point["target"],
-        period_seconds=float(point["period"]),
-        min_replicas=(point["min_gpu"], point["min_cpu"]),
-        placement=point["placement"],
     )
 
 
