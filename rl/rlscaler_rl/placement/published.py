@@ -20,7 +20,7 @@ from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Int, Node
 
 _GPUS = MOST_GPUS
 _WHOLE = WHOLE_GPU
-_CPU, _CORES, _ALL_GPUS = LARGEST_CPU_MILLI, CORES_WEIGHT, float(MOST_GPUS * WHOLE_GPU)
+_CPU, _BEST_FIT, _CORES, _ALL_GPUS = LARGEST_CPU_MILLI, BEST_FIT_WEIGHT, CORES_WEIGHT, float(MOST_GPUS * WHOLE_GPU)
 _CLASSES = 10
 """Kinds of GPU requests that clustering tells apart: a share, then 1 to 8 GPUs."""
 
@@ -181,7 +181,7 @@ def _clustering(free, classes, wanted):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True, error_model="numpy")
-def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, random_ties, weight, seed, curve, placed):  # type: ignore[no-untyped-def]
+def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, random_ties, seed, curve, placed):  # type: ignore[no-untyped-def]
     np.random.seed(seed)
     nodes = len(cpu)
     classes = np.zeros((nodes, _CLASSES), np.int64)
@@ -230,7 +230,7 @@ def _replay(cpu, memory, gpu, count, model, pods, models, kinds, scheduler, rand
                 score = 100.0 / (1.0 + np.exp(-fall / 1000.0))
                 if shared:
                     chosen = at
-                score = score + weight * left if scheduler >= 6 else np.floor(score)
+                score = score + _BEST_FIT * left if scheduler >= 6 else np.floor(score)
                 if scheduler == 7:
                     score -= _CORES * growth_without_cores(cpu[i], free, c, need * share, per_gpu) / _WHOLE
             if score > top:
@@ -270,12 +270,8 @@ def replay(
     scheduler: Scheduler,
     ties: Ties,
     seed: int,
-    best_fit_weight: float = BEST_FIT_WEIGHT,
 ) -> Replayed:
-    """Place the pods of `order` one after the other, none of which ends, on empty nodes in a shuffled order.
-
-    best_fit_weight: of best fit beside exact FGD, in `FGD_BEST_FIT` and `FGD_CORES`.
-    """
+    """Place the pods of `order` one after the other, none of which ends, on empty nodes in a shuffled order."""
     shuffled = np.random.default_rng(seed).permutation(len(nodes.gpus))
     requests = np.column_stack([pods.requests, pods.gpus, pods.gpu_milli])[order]
     curve, placed = np.full(140, np.nan), np.full(len(order), -1, np.int64)
@@ -290,7 +286,6 @@ def replay(
         np.column_stack(kinds),
         int(scheduler),
         ties is Ties.RANDOM,
-        best_fit_weight,
         seed,
         curve,
         placed,
