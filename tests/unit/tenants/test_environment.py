@@ -6,13 +6,11 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from pettingzoo.test import parallel_api_test
 
 from rlscaler_core.arbiter.features import FEATURES
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.tenants.draw import Request, draw
 from rlscaler_rl.tenants.environment import AS_THE_RULE, REWARD_SCALE, SLOTS, TENANT_WIDTH, Setting, TenantsEnv
-from rlscaler_rl.tenants.parallel import SharedPoolEnv
 from rlscaler_rl.tenants.play import by_network, play
 from rlscaler_rl.tenants.signals import Loss
 from tests.harness.arbiters import arbitrary_arbiter
@@ -102,23 +100,8 @@ def test_nothing_is_lost_unless_it_is_asked_for():
     assert np.isfinite(seen).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arbiter", ["agent", "Priority"])
-def test_the_api_test_of_pettingzoo_passes(arbiter):
-    parallel_api_test(SharedPoolEnv(Setting(REQUEST, arbiter=arbiter)), num_cycles=130)
-
-
-def test_agents_have_roles_and_a_configuration_names_others():
-    env = SharedPoolEnv(Setting(REQUEST))
-    assert set(env.roles.values()) == set(SLOTS)
-    assert env.roles["tenant_1/cpu"] == "cpu"
-    assert len(env.possible_agents) == 2 * 3 + 1
-    storage = SharedPoolEnv(Setting(REQUEST), lambda agent: "storage" if agent.endswith("cpu") else "compute")
-    assert storage.roles["tenant_0/cpu"] == "storage"
-
-
 def test_a_seed_begins_the_same_episode():
-    env = SharedPoolEnv(Setting(REQUEST))
-    one, two, other = (env.reset(seed=seed)[0]["tenant_0/accelerator"] for seed in (5, 5, 6))
-    np.testing.assert_array_equal(one, two)
-    assert not np.array_equal(one, other)
+    env = TenantsEnv(Setting(REQUEST))
+    first, again, other = (env.reset(seed).copy() for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
