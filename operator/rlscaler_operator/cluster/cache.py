@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from rlscaler_operator.cluster.bodies import (
@@ -33,7 +33,7 @@ from rlscaler_operator.cluster.bodies import (
     why_not_ready,
 )
 from rlscaler_operator.cluster.holders import NodeHolders
-from rlscaler_operator.cluster.kinds import TargetKinds, is_other
+from rlscaler_operator.cluster.kinds import TargetKind, TargetKinds, is_other
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.lacking import Lacking
 from rlscaler_operator.cluster.selectors import Selector, selects
@@ -65,6 +65,15 @@ class Autoscaler:
     """Number of the cache's own that changes with every field above."""
 
 
+class Seen(NamedTuple):
+    """Known pod of a target."""
+
+    uid: str
+    target: Key
+    ready_once: bool
+    """Whether it has ever been ready."""
+
+
 @dataclass(slots=True)
 class WatchCache:
     """Objects by (namespace, name). Only the watch handlers call `put_*` and `drop_*`; all other code reads."""
@@ -79,8 +88,8 @@ class WatchCache:
     """Scalers by the Deployment that they scale."""
     _starts: dict[Key, deque[float]] = field(default_factory=dict)
     """Newest cold starts in seconds, by Deployment."""
-    _was_ready: dict[str, bool] = field(default_factory=dict)
-    """Whether each pod, by its uid, has ever been ready."""
+    _seen: dict[Key, Seen] = field(default_factory=dict)
+    """Pods of all targets."""
     _lacking: dict[Key, Lacking] = field(default_factory=dict)
     """Replicas of each target that are not ready."""
     _words: dict[Key, dict[str, str]] = field(default_factory=dict)
@@ -218,23 +227,27 @@ class WatchCache:
 
         Return the target whose number of ready pods has changed, where the target is no Deployment.
         """
-        uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
-        seconds = start_seconds(body)
+        key, uid, target = key_of(body), body["metadata"].get("uid", ""), self.target_of_pod(body)
+        seconds, old = start_seconds(body), self._seen.get(key)
+        if old is not None and (old.uid, old.target) != (uid, target):
+            if old.uid != uid and "deletionTimestamp" in body["metadata"]:
+                return None  # A late word of a pod whose successor has the same name.
+            self.forget_pod(key)
+            old = None
         if self.holders is not None:
             self.holders.put(body)
-        if deployment is None:
+        if target is None:
             return None
-        self._note_mark(deployment, body)
+        self._note_mark(target, body)
         if self.sizes is not None:
-            self.sizes.put(deployment, body)
+            self.sizes.put(target, body)
         # A pod that is first seen ready, or un-ready after it was ready, is not starting: its cold start is unknown.
-        before = self._was_ready.get(uid)
-        self._was_ready[uid] = (was_ready(body) if before is None else before) or is_ready(body)
-        self._note_words(deployment, body["metadata"]["name"], why_not_ready(body))
-        starting = before is False
-        if starting and seconds is not None:
-            self._starts.setdefault(deployment, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
-        return self._count_ready(deployment, body["metadata"]["name"], is_ready(body))
+        ready_once = (was_ready(body) if old is None else old.ready_once) or is_ready(body)
+        self._seen[key] = Seen(uid, target, ready_once)
+        self._note_words(target, key[1], why_not_ready(body))
+        if old is not None and not old.ready_once and seconds is not None:
+            self._starts.setdefault(target, deque(maxlen=COLD_STARTS_KEPT)).append(seconds)
+        return self._count_ready(target, key[1], is_ready(body))
 
     def target_of_pod(self, body: Mapping[str, Any]) -> Key | None:
         """Return the target that owns a pod: a Deployment, or an object of another kind that selects it as well."""
@@ -299,17 +312,36 @@ class WatchCache:
         return next(iter(self._words.get(key, {}).values()), "")
 
     def drop_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Forget a pod; return a target as `put_pod` does."""
-        uid, deployment = body["metadata"].get("uid", ""), self.target_of_pod(body)
-        self._was_ready.pop(uid, None)
+        """Forget a deleted pod; return a target as `put_pod` does."""
+        key, uid = key_of(body), body["metadata"].get("uid", "")
+        # The successor of a pod of a StatefulSet has its name.
+        newer = key in self._seen and self._seen[key].uid != uid
+        return None if newer else self.forget_pod(key)
+
+    def forget_pod(self, key: Key) -> Key | None:
+        """Forget the pod of a name; return a target as `put_pod` does."""
         if self.holders is not None:
-            self.holders.drop(key_of(body))
-        if deployment is not None:
-            remove(self.pods, deployment, body["metadata"]["name"])
-            self._note_words(deployment, body["metadata"]["name"], "")
-            if self.sizes is not None:
-                self.sizes.drop(deployment, body["metadata"]["name"])
-        return None if deployment is None else self._count_ready(deployment, body["metadata"]["name"], ready=False)
+            self.holders.drop(key)
+        pod = self._seen.pop(key, None)
+        if pod is None:
+            return None
+        remove(self.pods, pod.target, key[1])
+        self._note_words(pod.target, key[1], "")
+        if self.sizes is not None:
+            self.sizes.drop(pod.target, key[1])
+        return self._count_ready(pod.target, key[1], ready=False)
+
+    def known_pods(self) -> set[Key]:
+        """Return the names of all pods that are remembered."""
+        return self._seen.keys() | (self.holders.pods() if self.holders is not None else frozenset())
+
+    def known_targets(self, kind: TargetKind) -> set[Key]:
+        """Return the keys of the known targets of a kind."""
+        return {key for key in self.deployments if self.kinds.of(key[1]) == kind}
+
+    def known_autoscalers(self, kind: str) -> set[Key]:
+        """Return the names of the known scalers of a kind."""
+        return {(namespace, name) for known, namespace, name in self._autoscalers if known == kind}
 
     def pending_seconds(self, key: Key) -> float:
         """Return for how many seconds the oldest replica that is not ready has been asked for; 0 where all are.

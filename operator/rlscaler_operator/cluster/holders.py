@@ -58,6 +58,10 @@ class NodeHolders:
             if not self._pods[place]:
                 del self._pods[place]
 
+    def pods(self) -> set[Key]:
+        """Return all pods that hold a place."""
+        return set(self._places)
+
     def of(self, pods: Iterable[Key]) -> Places:
         """Return the places that these pods hold, alone or with others."""
         places = sorted({place for pod in pods for place in self._places.get(pod, ())})

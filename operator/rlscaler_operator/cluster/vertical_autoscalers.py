@@ -55,6 +55,10 @@ class VerticalAutoscalers:
                 del self._of_target[target]
         return old
 
+    def known(self) -> set[Key]:
+        """Return the names of all that are remembered."""
+        return set(self._by_name)
+
     def clear(self) -> None:
         """Forget all."""
         self._by_name.clear()

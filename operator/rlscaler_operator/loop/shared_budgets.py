@@ -99,6 +99,10 @@ class SharedBudgets:
         self.reporter.deleted(name, [policy for policy in policies if self._decides(policy.key)])
         self._shards.forget(_key(name))
 
+    def names(self) -> list[str]:
+        """Return the names of all known budgets."""
+        return [budget.name for budget in self._budgets]
+
     def forget_all(self) -> None:
         """The API of budgets was removed."""
         for budget in self._budgets:

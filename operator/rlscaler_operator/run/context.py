@@ -21,6 +21,7 @@ from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.loop.wiring import build_engine
+from rlscaler_operator.run.gaps import Gaps, watched
 from rlscaler_operator.run.health import Health, serve
 from rlscaler_operator.run.release import release_if_namespace_ends
 from rlscaler_operator.run.watches import (
@@ -290,6 +291,7 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
             "apis": context.apis,
+            "gaps": Gaps(kube, settings.namespaces, partial(watched, engine)),
             "missed deletions": MissedDeletions(kube, engine.registry, settings.namespaces, engine.forget),
             "lease": engine.shards,
             "engine": engine,

@@ -31,7 +31,7 @@ def pod(uid="p", ready="2026-01-01T00:00:50Z", restarts=0, unready=None, schedul
     return {
         "metadata": {
             "namespace": "ns",
-            "name": "chat-6b7f-abcde",
+            "name": f"chat-6b7f-{uid}",
             "uid": uid,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": {"pod-template-hash": "6b7f"},
