@@ -87,8 +87,8 @@ class Settings(BaseSettings):
     policy's own query, which must give one sample, may answer with 64 KiB."""
 
     answer_series: int = Field(default=50_000, ge=100)
-    """Most series in such an answer: 6 for each policy, and where a Prometheus serves more than 200 policies, for each
-    service and Deployment that it knows. It is sent as `limit`."""
+    """Most series in such an answer: 6 for each policy, and where a Prometheus serves more than 250 policies, for each
+    service and Deployment in their namespaces. It is sent as `limit`."""
 
     allow_own_queries: bool = True
     """Whether policies may bring queries of their own (`spec.metrics.queries`)."""

@@ -24,6 +24,7 @@ WINDOW = Window(5, 1.0, 2)
 RECEIVED = "inference_requests_received_total"
 ANSWERED = "inference_request_duration_seconds"
 HASH = "7d9c6b8f5d"
+MANY = 200
 
 
 def pod_of(deployment: str, number: int = 0) -> str:
@@ -133,6 +134,21 @@ def url() -> Iterator[str]:
         if number == 0:
             usage(one, "pair", pod_of("counted-gpu"), cores=0.25)
         targets.append((one.address, {"instance": f"10.0.2.{number}:8080"}))
+    # Two gateways, and two replicas of kube-state-metrics, in namespaces of their own that count one service.
+    for space in ("internal", "public"):
+        one = exporter()
+        counts(one, 10.0, namespace="store", service="fronted", pool="gpu")
+        one.counter("nginx_ingress_controller_requests", 10.0, namespace="store", service="fronted", ingress=space)
+        usage(one, "store", pod_of("fronted-gpu"), cores=0.25)
+        requests(one, "store", pod_of("fronted-gpu"))
+        ready(one, "store", pod_of("fronted-gpu"))
+        labels = {"namespace": f"ingress-{space}", "service": "ingress", "pod": f"{space}-1", "container": "nginx"}
+        targets.append((one.address, labels))
+    # A service with very many pools.
+    one = exporter()
+    for number in range(MANY):
+        counts(one, 0.1, namespace="store", service="many", pool=f"p{number}")
+    targets.append((one.address, {"namespace": "store"}))
     # Pods whose names are cut.
     one = exporter()
     for length, name in LONG.items():
@@ -189,6 +205,26 @@ async def test_the_target_labels_are_no_service_of_the_policys(url: str) -> None
     await settled(url, SHOP, (1, 1), "arrival_rate")
     found = await settled(url, Subject("shop", "chat-gpu-http", ("chat-gpu", None)), (1, 0))
     assert found["arrival_rate"].reason == "SeriesAbsent"
+
+
+@pytest.mark.parametrize("preset", ["", "nginx"])
+async def test_exporters_in_two_namespaces_that_count_one_service_are_added_up(url: str, preset: str) -> None:
+    subject = Subject("store", "fronted", (None, "fronted-gpu"), preset=preset)
+    found = await settled(url, subject, (0, 1), "arrival_rate", "cpu_utilization")
+    assert found["arrival_rate"].value == about(20)
+    assert found["cpu_utilization"].value == about(25)
+
+
+async def test_very_many_pools_of_one_service_are_one_in_the_answer(url: str) -> None:
+    subjects = [Subject("store", "many", (None, "m-cpu")), Subject("store", "fronted", (None, "fronted-gpu"))]
+    await settled(url, subjects[0], (0, 0), "arrival_rate")
+    client = Prometheus(Access(url), timeout_seconds=10, bounds=Bounds(2**20, 50))
+    answers = await client.ask(batch(subjects, WINDOW, WINDOW))
+    await client.close()
+    many, fronted = (measure(answers, subject, (0, 0))["arrival_rate"] for subject in subjects)
+    assert many.value == about(0.1 * MANY)
+    assert set(many.pools) == {"others"}
+    assert fronted.known
 
 
 async def test_exporters_of_gpus_containers_and_requests_are_understood_without_honor_labels(url: str) -> None:

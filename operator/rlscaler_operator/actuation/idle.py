@@ -153,7 +153,9 @@ class IdlePods:
             return
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                series = await self._ask(policy, busy_pods(deployment, self._labels, policy.subject.preset))
+                series = await self._ask(
+                    policy, busy_pods(deployment, self._labels, policy.subject.preset, policy.key[0])
+                )
         except (MetricsError, TimeoutError) as error:
             log.warning("%s/%s: idle pods are not known: %s", *key, str(error) or "Prometheus takes too long")
             return

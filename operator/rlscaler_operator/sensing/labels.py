@@ -8,9 +8,10 @@ several times, with different values of one external label; they count once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from rlscaler_operator.sensing.pod_names import literally
 from rlscaler_operator.settings import Settings
 
 EXPORTED = "exported_"
@@ -50,40 +51,62 @@ class Labels:
         vector: Callable[[str], str],
         fold: str,
         keep: tuple[str, ...] = (),
+        namespaces: frozenset[str] = frozenset(),
     ) -> str:
         """Return a PromQL vector with the labels `namespace`, `own` and `keep` of the series themselves.
 
         `select` returns the selector for a prefix of the labels `own` (empty, or `EXPORTED`), `vector` the PromQL for a
-        selector; `fold` is the aggregation, which has to be applied once more to the whole.
+        selector; `fold` is the aggregation, which has to be applied once more to the whole. No `namespaces` means all.
         """
         parts = []
         for prefix in ("", EXPORTED):
-            for spaces, believed in self._targets():
-                plain = "" if prefix else f'{EXPORTED}{own[0]}=""'
-                selector = narrowed(select(prefix), plain, spaces)
-                named = ["namespace", *([EXPORTED + "namespace"] if believed else []), *(prefix + name for name in own)]
-                part = f"{fold} by ({', '.join([*named, *keep])}) ({vector(selector)})"
-                renamed = [*(own if prefix else ()), *(["namespace"] if believed else [])]
-                for name in renamed:
-                    part = f'label_replace({part}, "{name}", "$1", "{EXPORTED}{name}", "(.+)")'
+            plain = "" if prefix else f'{EXPORTED}{own[0]}=""'
+            for space, matchers in self._spaces(namespaces):
+                selector = narrowed(select(prefix), *matchers, plain)
+                # Labels of the target that the series' own ones replace are summed up before: two targets in different
+                # namespaces may export the same series, which would be duplicates once renamed.
+                labels = [space, *(prefix + name for name in own), *keep]
+                part = f"{fold} by ({', '.join(labels)}) ({vector(selector)})"
+                for name in labels:
+                    if name.startswith(EXPORTED):
+                        part = f'label_replace({part}, "{name.removeprefix(EXPORTED)}", "$1", "{name}", "(.+)")'
                 parts.append(part)
         return " or ".join(parts)
 
     def believed(self) -> str:
         """Return a matcher of the targets that may export series of other namespaces; empty = all of them."""
-        return "" if EVERYWHERE in self.exporters else f'namespace=~"({"|".join(sorted(self.exporters))})"'
+        return "" if EVERYWHERE in self.exporters else any_of("namespace", self.exporters)
 
-    def _targets(self) -> list[tuple[str, bool]]:
-        """Return matchers of targets, and whether these may export series of other namespaces."""
+    def _spaces(self, namespaces: frozenset[str]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return labels with the namespace of a series, and matchers of the series and namespaces for which they hold.
+
+        Each series is matched once.
+        """
+        own = f'{EXPORTED}namespace=""'
+        exported = any_of(EXPORTED + "namespace", namespaces) or f'{EXPORTED}namespace!=""'
         if EVERYWHERE in self.exporters:
-            return [("", True)]
+            return [("namespace", (any_of("namespace", namespaces), own)), (EXPORTED + "namespace", (exported,))]
         if not self.exporters:
-            return [("", False)]
-        names = "|".join(sorted(self.exporters))
-        return [(f'namespace=~"({names})"', True), (f'namespace!~"({names})"', False)]
+            return [("namespace", (any_of("namespace", namespaces),))]
+        spaces = [(EXPORTED + "namespace", (exported, self.believed()))]
+        trusted = namespaces & set(self.exporters) if namespaces else frozenset(self.exporters)
+        if trusted:
+            spaces.append(("namespace", (any_of("namespace", trusted), own)))
+        if not namespaces:
+            spaces.append(("namespace", (f"namespace!~{any_of('', self.exporters)[2:]}",)))
+        elif others := namespaces - trusted:
+            spaces.append(("namespace", (any_of("namespace", others),)))
+        return spaces
+
+
+def any_of(label: str, names: Collection[str]) -> str:
+    """Return a matcher of a label with any of some values; empty without values."""
+    return f'{label}=~"{"|".join(map(literally, sorted(names)))}"' if names else ""
 
 
 def narrowed(selector: str, *matchers: str) -> str:
     """Return a metric with further matchers; empty ones are left out."""
+    # Prometheus takes matchers in turn and stops at one that nothing matches, so the cheapest ones are last to be added
+    # and first to be written.
     metric, _, inside = selector.partition("{")
-    return f"{metric}{{{','.join(filter(None, (inside.removesuffix('}'), *matchers)))}}}"
+    return f"{metric}{{{','.join(filter(None, (*matchers, inside.removesuffix('}'))))}}}"

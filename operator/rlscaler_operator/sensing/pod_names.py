@@ -7,6 +7,7 @@ Deployment with a name of more than 46 characters loses its end and the `-` afte
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 SUFFIX = "-[4-9b-df]{1,10}-[a-z0-9]{5}"
@@ -62,17 +63,29 @@ def _others(names: Iterable[str]) -> list[str]:
     return [f"({several}){OF_OTHERS}"] if several else []
 
 
-def deployment_of(vector: str, deployments: Iterable[str], others: Iterable[str] = ()) -> str:
+def begin_of_pods(names: Iterable[str]) -> str:
+    """Return a pattern of the pods of Deployments and other objects, and of others whose names begin alike."""
+    names = set(names)
+    # Names that differ in their last word only, such as the pools of a policy, have one begin: Prometheus compiles the
+    # pattern for each selector, which takes longer than to find the series.
+    stems = Counter(name.rpartition("-")[0] for name in names)
+    begins = {stem if stem and stems[stem] > 1 else name for name in names for stem in [name.rpartition("-")[0]]}
+    return "|".join(f"{literally(begin)}-.+" for begin in sorted(begins))
+
+
+def deployment_of(vector: str, deployments: Iterable[str], others: Iterable[str] = (), exactly: bool = False) -> str:
     """Return a PromQL vector with the label `deployment` on each element, from its label `pod`.
 
     `deployments` are the wanted ones: only a name that is cut has to be known. `others` are the wanted objects of other
-    kinds; the label holds their names as well.
+    kinds; the label holds their names as well. `exactly` leaves the label out for pods of any other object.
     """
+    deployments = set(deployments)
     long = sorted({name for name in deployments if told_apart(name) and len(name) > WHOLE})
     # A name of 57 characters leaves nothing of the hash: its pods look like whole names, so it has to be listed first.
     listed = [_cut(f"({literally(name)})", len(name)) for name in long if len(name) == LONGEST]
     by_length = [_cut(f"(.{{{n}}})", n) for n in sorted({len(name) for name in long}) if n < LONGEST]
-    patterns = [*_others(others), *listed, f"(.+){SUFFIX}", *by_length]
+    whole = "|".join(map(literally, sorted(filter(told_apart, deployments)))) if exactly else ".+"
+    patterns = [*_others(others), *listed, *([f"({whole}){SUFFIX}"] if whole else []), *by_length]
     groups = "".join(f"${{{i}}}" for i in range(1, len(patterns) + 1))
     return f'label_replace({vector}, "deployment", "{groups}", "pod", "{"|".join(patterns)}")'
 

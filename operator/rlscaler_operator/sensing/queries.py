@@ -133,9 +133,10 @@ def _of_sizes(subjects: Sequence[Subject], window: Window, labels: Labels) -> li
     """Return the queries for the usage of pods whose size is recommended, for each name of a container."""
     queries, span = [], f"[{window.seconds}s]"
     others = frozenset(name for subject in subjects for name in subject.others)
+    namespaces = frozenset(subject.namespace for subject in subjects)
     for container in sorted({container for subject in subjects for _, container in subject.sized}):
         names = frozenset(name for subject in subjects for name, sized in subject.sized if sized == container)
-        pods = Pods(names - others, labels, names & others, container)
+        pods = Pods(names - others, labels, names & others, container, namespaces)
         cpu = labelled(pods.most(CPU_USAGE, lambda series: f"rate({series}{span})"))
         queries.append(Query(size_name("cpu", container), "deployment", cpu, window))
         queries.append(Query(size_name("memory", container), "deployment", labelled(pods.most(MEMORY_USAGE, str))))
@@ -213,7 +214,7 @@ def _pods(subjects: Iterable[Subject], labels: Labels) -> Pods:
     subjects = list(subjects)
     others = frozenset(name for s in subjects for name in s.others)
     deployments = frozenset(name for s in subjects for name in s.deployments if name is not None)
-    return Pods(deployments - others, labels, others)
+    return Pods(deployments - others, labels, others, namespaces=frozenset(s.namespace for s in subjects))
 
 
 def _needed(subject: Subject) -> set[str]:
@@ -250,13 +251,13 @@ def own_queries(subject: Subject) -> list[Query]:
     return [Query(own_name(*query), "nothing", _own(measured(query[1]).promql)) for query in subject.queries]
 
 
-def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = "") -> str:
+def busy_pods(deployment: str, labels: Labels = DEFAULT_LABELS, preset: str = "", namespace: str = "") -> str:
     """Return the query for the present work of each pod of a Deployment; the label `_` is `in_flight`, `gpu` or `cpu`.
 
-    Requests in flight are those of the preset's server, and left out where it exports none. The answer may have pods of
-    Deployments with the same name in other namespaces.
+    Requests in flight are those of the preset's server, and left out where it exports none. Without a namespace the
+    answer has pods of Deployments with the same name in all of them.
     """
-    pods = Pods(frozenset({deployment}), labels)
+    pods = Pods(frozenset({deployment}), labels, namespaces=frozenset({namespace} if namespace else ()))
     gauges = [pods.plain(name) for name in (*PRESETS[preset].in_flight, *PRESETS[preset].waiting)]
     in_flight = {"in_flight": added(gauges, "namespace, pod")} if gauges else {}
     return labelled(

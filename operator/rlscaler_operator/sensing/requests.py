@@ -9,10 +9,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from rlscaler_operator.sensing.labels import EXPORTED, SUSPECT, Labels, narrowed
+from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.sensing.labels import EXPORTED, SUSPECT, Labels, any_of, narrowed
 from rlscaler_operator.sensing.pod_names import literally
 from rlscaler_operator.sensing.presets import PRESETS, ByLabels, ByName, ByPods, Histogram, Preset
 from rlscaler_operator.sensing.selection import (
+    MATCHED_NAMES,
     Pods,
     Vector,
     added,
@@ -23,6 +25,11 @@ from rlscaler_operator.sensing.selection import (
     timestamp,
 )
 from rlscaler_operator.sensing.subject import Subject
+
+OTHER_POOLS = "others"
+"""Value of the label `pool` for all pools of other names than ours."""
+
+_POOL = "_pool"
 
 MEAN_SECONDS = 600
 """Range over which the tokens of a request are averaged, to estimate the tokens of waiting requests."""
@@ -184,31 +191,34 @@ class Selection(NamedTuple):
     def _one(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
         identity = self.preset.identified_by
         if isinstance(identity, ByPods):
-            return Pods(self.names - self.others, self.labels, self.names & self.others).total(
-                metric, vector, fold, keep
-            )
+            others = self.names & self.others
+            pods = Pods(self.names - others, self.labels, others, namespaces=self.namespaces)
+            return pods.total(metric, vector, fold, keep)
         if isinstance(identity, ByLabels):
             return self._of_labels(identity, metric, vector, fold, keep)
         return self._of_name(identity, metric, vector, fold, keep)
 
     def _of_labels(self, identity: ByLabels, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
         pattern, service = pattern_of(set(self.names)), identity.service
-        keep = (*filter(None, [identity.pool]), *keep)
-        inner = (*keep, *filter(None, [identity.apart]))
+        inner = (*filter(None, [identity.pool, identity.apart]), *keep)
+        namespaces = self.namespaces if len(self.namespaces) <= MATCHED_NAMES else frozenset()
 
         def select(prefix: str) -> str:
             return narrowed(metric, matcher(f"{prefix}{service}", pattern, bool(prefix) or service != "service"))
 
         if identity.namespace == "namespace":
-            union = self.labels.by((service,), select, vector, fold, inner)
+            union = self.labels.by((service,), select, vector, fold, inner, namespaces)
         else:
-            selector = narrowed(select(""), self.labels.believed())
+            selector = narrowed(select(""), any_of(identity.namespace, namespaces), self.labels.believed())
             union = f"{fold} by ({', '.join((identity.namespace, service, *inner))}) ({vector(selector)})"
             union = f'label_replace({union}, "namespace", "$1", "{identity.namespace}", "(.+)")'
         if service != "service":
             union = f'label_replace({union}, "service", "$1", "{service}", "(.+)")'
-        whole = f"{fold} by ({', '.join(('namespace', 'service', *inner))}) ({union})"
-        return f"max by ({', '.join(('namespace', 'service', *keep))}) ({whole})" if identity.apart else whole
+        if identity.pool:
+            return _by_pool(union, identity.pool, fold, keep)
+        by = ("namespace", "service", *keep)
+        whole = f"{fold} by ({', '.join((*by, *filter(None, [identity.apart])))}) ({union})"
+        return f"max by ({', '.join(by)}) ({whole})" if identity.apart else whole
 
     def _of_name(self, identity: ByName, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
         pattern = identity.pattern.format(namespaces=_any(self.namespaces), services=_any(self.names))
@@ -222,6 +232,16 @@ class Selection(NamedTuple):
                 part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'
             parts.append(f'label_replace({part}, "service", "$1", "_service", "(.+)")')
         return f"{fold} by ({', '.join(('namespace', 'service', *keep))}) ({' or '.join(parts)})"
+
+
+def _by_pool(union: str, pool: str, fold: str, keep: tuple[str, ...]) -> str:
+    """Return a vector by namespace, service, pool and `keep`. All pools of other names are one."""
+    # A label has as many values as its exporter likes, and answers are shared. Names are given in a label of its own:
+    # two pools with one name would be duplicates before they are added up.
+    for name, pattern in ((OTHER_POOLS, ".+"), ("$1", f"({'|'.join(POOLS)})")):
+        union = f'label_replace({union}, "{_POOL}", "{name}", "{pool}", "{pattern}")'
+    whole = f"{fold} by ({', '.join(('namespace', 'service', _POOL, *keep))}) ({union})"
+    return f'label_replace({whole}, "{pool}", "$1", "{_POOL}", "(.+)")'
 
 
 def duration(seconds: float) -> str:

@@ -6,14 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from rlscaler_operator.sensing.labels import Labels, narrowed
-from rlscaler_operator.sensing.pod_names import deployment_of, literally, pods_of
+from rlscaler_operator.sensing.pod_names import begin_of_pods, deployment_of, literally, pods_of
 from rlscaler_operator.sensing.presets.table import Utilization
 
 Vector = Callable[[str], str]
 """Function that returns the PromQL for a selector."""
 
-MATCHED_NAMES = 200
-"""Number of names above which a query selects all series and its answer is filtered: a longer pattern costs more."""
+MATCHED_NAMES = 500
+"""Number of names above which a query selects all series of its namespaces: a longer pattern costs more."""
+
+WHOLE_NAMES = 20
+"""Number of names up to which the pattern of a selector has their whole pods."""
 
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 READY = 'kube_pod_status_ready{condition="true"}'
@@ -33,6 +36,8 @@ class Pods(NamedTuple):
     others: frozenset[str] = frozenset()
     container: str = ""
     """Name of the only container that counts; empty = all containers of a pod."""
+    namespaces: frozenset[str] = frozenset()
+    """Namespaces of the pods; none = all."""
 
     def usage(self, metric: str, vector: Vector) -> dict[str, str]:
         """Return value, time and number of pods of a metric of containers, as a mean over the ready pods."""
@@ -84,8 +89,7 @@ class Pods(NamedTuple):
 
     def plain(self, metric: str) -> str:
         """Return the sum of a metric of each pod."""
-        union = self.labels.by(("pod",), lambda prefix: self._selector(metric, prefix), self.labels.once, "sum")
-        return f"sum by (namespace, pod) ({union})"
+        return f"sum by (namespace, pod) ({self._by(metric, self.labels.once, ('pod',), fold='sum')})"
 
     def total(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
         """Return a vector by namespace, Deployment and `keep`."""
@@ -116,25 +120,39 @@ class Pods(NamedTuple):
 
     def _newest(self, metric: str, container: bool = False) -> str:
         """Return the time of the newest sample of each Deployment's pods."""
-        union = self.labels.by(("pod",), lambda prefix: self._selector(metric, prefix, container), timestamp, "max")
+        union = self._by(metric, timestamp, ("pod",), container=container)
         return f"max by (namespace, deployment) ({self._of_deployments(union)})"
 
     def _by(
-        self, metric: str, vector: Vector, own: tuple[str, ...], keep: tuple[str, ...] = (), fold: str = "max"
+        self,
+        metric: str,
+        vector: Vector,
+        own: tuple[str, ...],
+        keep: tuple[str, ...] = (),
+        fold: str = "max",
+        container: bool = False,
     ) -> str:
+        containers = container or "container" in own
+        namespaces = self.namespaces if len(self.namespaces) <= MATCHED_NAMES else frozenset()
         return self.labels.by(
-            own, lambda prefix: self._selector(metric, prefix, "container" in own), vector, fold, keep
+            own, lambda prefix: self._selector(metric, prefix, containers), vector, fold, keep, namespaces
         )
 
     def _selector(self, metric: str, prefix: str, container: bool = False) -> str:
-        names = len(self.deployments) + len(self.others)
-        pattern = f"({pods_of(self.deployments, self.others)})" if 0 < names <= MATCHED_NAMES else ""
+        names = (*self.deployments, *self.others) if self._few else ()
+        # Many names are matched by their begins first, in a few comparisons, and as a whole for what these select.
+        pattern = begin_of_pods(names) if len(names) > WHOLE_NAMES else pods_of(self.deployments, self.others)
+        pattern = f"({pattern})" if names else ""
         named = f'{prefix}container="{self.container}"' if self.container else ""
         of = named or f'{prefix}container!="",{prefix}container!="POD"' if container else ""
         return narrowed(metric, matcher(f"{prefix}pod", pattern, bool(prefix)), of)
 
     def _of_deployments(self, vector: str) -> str:
-        return deployment_of(vector, self.deployments, self.others)
+        return deployment_of(vector, self.deployments, self.others, exactly=self._few)
+
+    @property
+    def _few(self) -> bool:
+        return 0 < len(self.deployments) + len(self.others) <= MATCHED_NAMES
 
 
 def timestamp(selector: str) -> str:

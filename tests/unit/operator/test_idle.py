@@ -41,8 +41,9 @@ def test_a_pod_of_which_nothing_is_known_is_not_idle():
 
 
 def test_the_query_names_the_pods_of_one_deployment_only():
-    query = busy_pods("chat-gpu")
-    assert query.count('pod=~"((chat-gpu)-[4-9b-df]{1,10}-[a-z0-9]{5})"') == 6
+    query = busy_pods("chat-gpu", namespace="ns")
+    assert query.count('pod=~"((chat-gpu)-[4-9b-df]{1,10}-[a-z0-9]{5})"') == 12
+    assert query.count('namespace=~"ns"') == 12
 
 
 async def test_pods_of_the_same_name_in_another_namespace_are_not_those(mark):

@@ -5,9 +5,10 @@ import pytest
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.pod_names import LONGEST, WHOLE, deployment_of, pods_of, told_apart
 from rlscaler_operator.sensing.queries import Window, batch, load_seconds, own_name, own_queries
-from rlscaler_operator.sensing.selection import MATCHED_NAMES
+from rlscaler_operator.sensing.selection import MATCHED_NAMES, WHOLE_NAMES
 from rlscaler_operator.sensing.subject import Subject
 
+RECEIVED = "inference_requests_received_total"
 SHORT, LONG = Window(10, 2.0), Window(60, 15.0)
 
 
@@ -19,13 +20,15 @@ def test_the_number_of_queries_does_not_grow_with_the_policies():
     one = [Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]
     many = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(1000)]
     assert len(batch(one, SHORT, SHORT)) == len(batch(many, SHORT, SHORT))
-    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 6_000
+    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 10_000
 
 
 def test_load_is_what_arrives_told_apart_by_pool():
     promql = by_name([Subject("ns", "chat", ("chat-gpu", None))])["arrival_rate"]
-    assert "sum by (namespace, service, pool)" in promql
-    assert 'rate(inference_requests_received_total{service=~"(chat)",exported_service=""}' in promql
+    selector = 'namespace=~"ns",exported_namespace="",exported_service="",service=~"(chat)"'
+    assert (
+        f"sum by (namespace, service, pool) (max without (prometheus_replica) (rate({RECEIVED}{{{selector}}}" in promql
+    )
     assert "[10s]" in promql
 
 
@@ -74,14 +77,40 @@ def test_container_metrics_have_their_own_window():
     assert 'pod=~"((chat-cpu|chat-gpu)-[4-9b-df]{1,10}-[a-z0-9]{5})"' in queries["cpu_usage"]
 
 
+def test_pools_of_other_names_than_ours_are_one_however_many_there_are():
+    promql = by_name([Subject("ns", "chat", ("chat-gpu", None))])["arrival_rate"]
+    assert '"_pool", "others", "pool", ".+"), "_pool", "$1", "pool", "(gpu|cpu)")' in promql
+    assert promql.count("sum by (namespace, service, _pool)") == 1
+
+
+def test_namespaces_are_matched_and_labels_of_a_target_that_are_replaced_are_summed_up_before():
+    subjects = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(30)]
+    for query in batch(subjects, SHORT, LONG):
+        selectors = re.findall(r"\w\{[^}]*=", query.promql)
+        assert len(selectors) == len(re.findall(r'\{(exported_)?namespace=~"ns-0\|ns-1\|', query.promql))
+        assert not re.search(r"by \(namespace, exported_namespace|by \(exported_namespace, namespace", query.promql)
+
+
 def test_names_are_matched_literally():
     promql = by_name([Subject("ns", "chat.v1", (None, None)), Subject("ns", "b", (None, None))])["arrival_rate"]
     assert r'service=~"(b|chat\\.v1)"' in promql
 
 
-def test_many_names_are_not_matched_at_all():
+def test_many_names_are_not_matched_at_all_but_their_namespaces_are():
     subjects = [Subject("ns", f"s-{i}", (None, None)) for i in range(MATCHED_NAMES + 1)]
-    assert not re.search(r"\bservice=", by_name(subjects)["arrival_rate"])
+    promql = by_name(subjects)["arrival_rate"]
+    assert not re.search(r"\bservice=", promql)
+    assert 'namespace=~"ns"' in promql
+
+
+def test_pods_of_many_deployments_are_matched_by_their_begins_and_then_as_a_whole():
+    subjects = [Subject("ns", f"s-{i}", (f"s-{i}-gpu", f"s-{i}-cpu")) for i in range(WHOLE_NAMES)]
+    promql = by_name([*subjects, Subject("ns", "alone", (None, "alone"))])["cpu_request"]
+    (pattern,) = set(re.findall(r'pod=~"([^"]*)"', promql))
+    assert re.fullmatch(pattern, "s-3-gpu-7d9c6b8f5d-x7kbp")
+    assert not re.fullmatch(pattern, "other-7d9c6b8f5d-x7kbp")
+    assert len(pattern.split("|")) == WHOLE_NAMES + 1, "both pools of a policy begin alike"
+    assert "(alone|s-0-cpu|s-0-gpu|" in promql
 
 
 OWN = Subject("ns", "chat", ("chat-gpu", "chat-cpu"), queries=(("arrivalRate", "sum(rate(hits[1m])) # mine"),))
@@ -193,6 +222,8 @@ def test_pods_of_longer_names_do_not_say_whose_they_are():
 def test_a_namespaces_word_about_another_is_taken_of_trusted_exporters_only():
     subject = Subject("ns", "chat", ("chat-gpu", None))
     (query, *_) = batch([subject], SHORT, SHORT, Labels(exporters=("gateways",)))
-    for part in query.promql.split("label_replace(label_replace(")[1:]:
-        assert 'namespace=~"(gateways)"' in part or 'namespace!~"(gateways)"' in part
+    selectors = re.findall(r"\w(\{\w[^}]*=[^}]*)", query.promql)
+    assert {"exported_namespace=~" in one for one in selectors} == {True, False}
+    for one in selectors:
+        assert ('exported_namespace=~"ns",namespace=~"gateways"' in one) != (one.startswith('{namespace=~"ns"'))
     assert "exported_namespace" not in batch([subject], SHORT, SHORT, Labels(exporters=()))[0].promql

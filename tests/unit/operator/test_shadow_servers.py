@@ -161,7 +161,7 @@ def test_it_is_asked_for_once_for_all_of_a_preset() -> None:
     query = promql(subjects, WINDOW)
     assert query.count('"vllm running"') == 1
     assert "avg_over_time(vllm:num_requests_running" in query
-    assert query.count("vllm:e2e_request_latency_seconds_sum") == 2, "with and without a label that a scrape renamed"
+    assert query.count("vllm:e2e_request_latency_seconds_sum") == 4, "with and without labels that a scrape renamed"
 
 
 @pytest.fixture
