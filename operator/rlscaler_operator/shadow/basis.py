@@ -9,8 +9,9 @@ from typing import Any
 from rlscaler_operator.records.record import describe
 from rlscaler_operator.state.policy import Policy
 
-NO_PART = {"mode", "promotion", "restoreOnDelete", "policy", "auth"}
-"""Fields of the spec that change no decision: whether it acts, and how to log in. The model has a digest of its own."""
+NO_PART = {"mode", "promotion", "restoreOnDelete", "policy", "bearerToken", "basic", "sasl", "tls"}
+"""Fields of the spec, at any depth, that change no decision: whether it acts, and how to log in to Prometheus or Kafka,
+but for the tenant, whose series are others. The model has a digest of its own."""
 
 DIGITS = 8
 """Hexadecimal digits of the digest of one part."""

@@ -14,7 +14,7 @@ from rlscaler_core.decision.types import POOLS, Float, Params
 from rlscaler_core.queueing.fluid import RELATIVE_BOUNDS, Meter, percentile_ms
 from rlscaler_operator.shadow.basis import basis_of, former_basis, with_model
 from rlscaler_operator.shadow.calibration import Histogram, tells_running
-from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees
+from rlscaler_operator.shadow.evidence import MEASURED_SHARE, late_agrees, p95_agrees, together
 from rlscaler_operator.shadow.service_times import ServiceTimes, unknown_times
 from rlscaler_operator.shadow.verdict import REMEDY, Requirements
 from rlscaler_operator.state.policy import Policy
@@ -133,7 +133,7 @@ class Comparison:
             windows=1,
             agreeing=int(agrees),
         )
-        self.measured = window if self.measured is None else _added(self.measured, window)
+        self.measured = window if self.measured is None else together([self.measured, window])
         self.agreeing.append(agrees and late_agrees(window))
 
     def _unanswered(self, histogram: Histogram) -> float:
@@ -162,11 +162,6 @@ def _joined(known: Float, new: Float) -> Float:
     # Half and half: one window's times are noisy, and a new release shows after a few.
     mean = np.where(np.isfinite(known), (known + new) / 2, new)
     return np.where(np.isfinite(new), mean, known)
-
-
-def _added(day: MeasuredDay, window: MeasuredDay) -> MeasuredDay:
-    names = MeasuredDay.model_fields
-    return MeasuredDay(**{name: round(getattr(day, name) + getattr(window, name), 2) for name in names})
 
 
 def requirements_of(policy: Policy) -> Requirements:

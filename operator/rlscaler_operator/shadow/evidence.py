@@ -109,7 +109,8 @@ WINDOW_SECONDS = 600.0
 """Length of a window of the calibration."""
 
 FEW_REQUESTS = 500.0
-"""A day with fewer requests needs no calibration: hardly anything could have been late."""
+"""A day with fewer requests counts whatever was measured: hardly anything could have been late. The measurements of all
+days that count have to be enough and to agree together."""
 
 
 class Compared(NamedTuple):
@@ -151,6 +152,12 @@ def late_agrees(measured: MeasuredDay) -> bool:
     # Points for small shares, a part of the share for large ones.
     tolerance = LATE_TOLERANCE_POINTS + LATE_TOLERANCE_SHARE * (low + high) / 2
     return low - tolerance <= modelled <= high + tolerance
+
+
+def together(measured: Sequence[MeasuredDay]) -> MeasuredDay:
+    """Return the sum of the measurements of some windows or days."""
+    names = MeasuredDay.model_fields
+    return MeasuredDay(**{name: round(sum(getattr(each, name) for each in measured), 2) for name in names})
 
 
 def p95_agrees(modelled_ms: float, low_ms: float, high_ms: float, finest_ms: float = 0.0) -> bool:

@@ -18,8 +18,10 @@ from rlscaler_operator.shadow.evidence import (
     cost_regret,
     counting,
     is_calibrated,
+    late_agrees,
     late_regret,
     to_regret,
+    together,
     turned_above,
 )
 
@@ -32,7 +34,10 @@ LATE_MARGIN_OF_BUDGET = 0.1
 DAYS_BETWEEN_FALSE_ALARMS = 10_000.0
 
 LEAST_REQUESTS = 1000.0
-"""Requests that the days which count must have compared together: a service without any shows nothing but idle cost."""
+"""Requests that the days which count must have compared together, and whose latency must have been measured: a service
+without any shows nothing but idle cost, and one without latencies nothing about its model."""
+
+HISTOGRAM = "see inference_request_duration_seconds_bucket"
 
 EARLY_WINDOWS = 6
 """After so many windows of a day, an hour, it is said that the model is not calibrated."""
@@ -88,12 +93,8 @@ def better(days: Sequence[EvidenceDay], today: str, required: Requirements, reme
         text = f"{compared.days} of promotion.minDays = {required.min_days} days count so far"
         text = f"{text}: a day counts once it is over, whole and calibrated"
         return Finding(False, "CollectingEvidence", text + _so_far(days, today, remedy))
-    requests = sum(day.requests for day in counting(days, today))
-    if requests < LEAST_REQUESTS:
-        text = (
-            f"{requests:.0f} requests were compared on {compared.days} days, and a verdict needs {LEAST_REQUESTS:.0f}"
-        )
-        return Finding(False, "TooFewRequests", f"{text}; promotion.require: None acts without evidence")
+    if finding := _too_little(counting(days, today), remedy):
+        return finding
     margin = late_margin(required.objective)
     figures = describe(compared)
     if compared.cost.high < 0 and compared.late.high <= margin:
@@ -103,6 +104,22 @@ def better(days: Sequence[EvidenceDay], today: str, required: Requirements, reme
     if doubtful := uncalibrated(days, today, remedy):
         return Finding(False, "ModelUncalibrated", doubtful)
     return Finding(False, "NotBetter", f"not measurably better than what runs: {figures}")
+
+
+def _too_little(counted: Sequence[EvidenceDay], remedy: str) -> Finding | None:
+    """Return why days that count are too little for a verdict: their requests, or the measurements of these."""
+    requests = sum(day.requests for day in counted)
+    if requests < LEAST_REQUESTS:
+        text = f"{requests:.0f} requests were compared on {len(counted)} days, and a verdict needs {LEAST_REQUESTS:.0f}"
+        return Finding(False, "TooFewRequests", f"{text}; promotion.require: None acts without evidence")
+    measured = together([day.measured for day in counted if day.measured is not None])
+    if measured.requests < LEAST_REQUESTS:
+        text = f"of {requests:.0f} compared requests the latency of {measured.requests:.0f} was measured"
+        return Finding(False, "ModelUncalibrated", f"{text}, and a verdict needs {LEAST_REQUESTS:.0f}: {HISTOGRAM}")
+    if not late_agrees(measured):
+        text = f"on {len(counted)} days the model does not match what was measured ({_figures(measured)})"
+        return Finding(False, "ModelUncalibrated", f"{text}: {remedy}")
+    return None
 
 
 def worse(counted: Sequence[EvidenceDay], objective: float) -> Finding:
@@ -130,9 +147,7 @@ def uncalibrated(days: Sequence[EvidenceDay], today: str, remedy: str = REMEDY) 
         return ""
     day = newest[-1]
     if day.measured is None or not day.measured.windows:
-        return (
-            f"{day.date}: no latency histogram to compare the model with; see inference_request_duration_seconds_bucket"
-        )
+        return f"{day.date}: no latency histogram to compare the model with; {HISTOGRAM}"
     return f"{day.date}: the model does not match what was measured ({_figures(day.measured)}): {remedy}"
 
 

@@ -65,6 +65,23 @@ def test_an_edit_of_who_acts_of_credentials_or_to_a_default_keeps_it(edit, spec)
     assert requirements_of(edit(**spec)).basis == before
 
 
+KAFKA = {"bootstrapServers": ["kafka:9092"], "topics": ["t"], "group": "g"}
+SASL = {name: {"name": "kafka", "key": name} for name in ("username", "password")}
+
+
+def test_how_a_stream_is_logged_in_to_is_no_part_and_which_one_it_is_is(edit):
+    before = requirements_of(edit(signal={"kafka": KAFKA})).basis
+    renewed = {"sasl": SASL, "tls": {"ca": {"name": "kafka", "key": "ca.crt"}}}
+    assert requirements_of(edit(signal={"kafka": KAFKA | renewed})).basis == before
+    assert edited(before, requirements_of(edit(signal={"kafka": KAFKA | {"group": "h"}})).basis) == ["signal"]
+
+
+def test_another_tenant_has_other_series(edit):
+    before = requirements_of(edit()).basis
+    tenant = {"prometheus": {"auth": {"tenant": {"id": {"name": "tenant", "key": "id"}}}}}
+    assert edited(before, requirements_of(edit(metrics=tenant)).basis) == ["metrics"]
+
+
 def test_another_model_is_another_basis_and_one_that_cannot_be_read_is_not(edit):
     policy = edit()
     basis = requirements_of(policy).basis

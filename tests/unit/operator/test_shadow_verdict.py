@@ -240,6 +240,30 @@ def test_a_week_of_hardly_any_request_is_no_evidence(requests, good):
     assert run.look().state == (("Ready", "Cheaper") if good else ("Collecting", "TooFewRequests"))
 
 
+@pytest.mark.parametrize(
+    ("seen", "modelled", "good"), [(None, 0, False), (100, 0, False), (200, 0, True), (200, 20, False)]
+)
+def test_days_of_few_requests_whose_latency_nobody_measured_are_no_evidence(seen, modelled, good):
+    """400 requests a day promoted a model that had never seen a latency."""
+    run = Run(asked())
+    for number in range(7):
+        few = {"requests": 400.0, "late": 0, "other_late": 0, "measured": None}
+        if seen is not None:
+            few["measured"] = MeasuredDay(
+                requests=seen,
+                late=0,
+                late_at_most=0,
+                modelled_requests=seen,
+                modelled_late=modelled,
+                windows=3,
+                agreeing=1,
+            )
+        run.days.append(day(number, cost=-60.0 + number % 3).model_copy(update=few))
+    run.number = 7
+    assert run.look().state == (("Ready", "Cheaper") if good else ("Collecting", "ModelUncalibrated"))
+    assert good or f"the latency of {7 * (seen or 0)} was measured" in run.status.message or modelled
+
+
 def test_shadow_is_only_ever_the_users_choice():
     run = Run(asked("Auto", "None")).look("burns")
     assert run.wanted.mode == "Auto"
