@@ -132,13 +132,13 @@ class Layout:
         return [self.html, self.text, self.json, *map(self.picture, pictures)]
 
 
-PICTURES = ("main", "front")
-"""Keys of the pictures in the order of the HTML report."""
+PICTURES = ("main", "front", "scores", "radar")
+"""Keys of the pictures in the order in which the HTML report shows them."""
 
 
 def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
     """Write every file of `layout`."""
-    from rlscaler_rl.evaluation.plots import front, overview, timeline
+    from rlscaler_rl.evaluation.plots import bars, overview, radar, scores, timeline
     from rlscaler_rl.evaluation.report.documents import html_report, text_report
     from rlscaler_rl.evaluation.report.tables import title
     from rlscaler_rl.results import figures
@@ -147,7 +147,15 @@ def write_all(layout: Layout, result: ResultFile, played: Played) -> None:
     layout.folder.mkdir(parents=True, exist_ok=True)
     (layout.folder / layout.json).write_text(result.json_text() + "\n")
     (layout.folder / layout.text).write_text(text_report(result))
-    drawings = (("Against the tuned rivals, losses first", overview.overview), ("Cost-late front", front.fronts))
+    main = ("Against the tuned rivals, losses first", overview.overview)
+    if layout.kind == "evaluation":
+        main = ("Scores metric by metric", bars.metrics)
+    drawings = (
+        main,
+        ("Cost-late front", scores.fronts),
+        ("Scores of all contenders", scores.ladders),
+        ("Qualities at a glance", radar.radar),
+    )
     shown = []
     for key, (caption, draw) in zip(PICTURES, drawings, strict=True):
         shown.append((caption, layout.folder / layout.picture(key)))

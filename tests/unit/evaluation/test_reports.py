@@ -11,6 +11,8 @@ import jsonschema
 import pytest
 from rich.console import Console
 
+from rlscaler_rl.evaluation.plots import bars
+from rlscaler_rl.evaluation.plots.radar import shown_of
 from rlscaler_rl.evaluation.report import firstpage
 from rlscaler_rl.evaluation.report.documents import text_report
 from rlscaler_rl.evaluation.report.terminal import show
@@ -29,6 +31,11 @@ def test_the_text_report_has_losses_on_its_first_page(result):
     lost = [row for row in result.rows if row.difference and row.difference.verdict == "loss"]
     assert lost
     assert all(any(row.label in line for line in lines[every:]) for row in lost if row.role != "reference")
+
+
+def test_pictures_show_whom_they_promise(result):
+    assert shown_of(result) == ["policy", "hpa_tuned", "rule_tuned", "keda_tuned", "hindsight_tuned"]
+    assert set(bars.SHOWN_METRICS) <= {row.contender for row in result.rows}
 
 
 def test_workloads_with_losses_come_first(result):
@@ -77,7 +84,7 @@ def test_the_folder_holds_exactly_the_files_that_are_named(result, played, tmp_p
     write_all(layout, made, played)
     assert {path.name for path in layout.folder.iterdir()} == set(layout.names())
     page = (layout.folder / layout.html).read_text()
-    assert page.count("data:image/png;base64,") == 2 + len(result.workloads)
+    assert page.count("data:image/png;base64,") == 4 + len(result.workloads)
     assert not re.search(r"(src|href)=.https?:", page), "nothing is fetched"
     assert page.index("Where it loses") < page.index("data:image/png")
     content = json.loads((layout.folder / layout.json).read_text())
