@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rlscaler_rl.results.document import Document
 
-SCHEMA_VERSION = "rlscaler.io/comparison/v4"
+SCHEMA_VERSION = "rlscaler.io/comparison/v3"
 VERDICT_VERSION, VERDICT_FILE = "rlscaler.io/verdict/v1", "verdict.json"
 
 
@@ -54,7 +54,8 @@ class Row(Document):
     label: str
     role: str = Field(
         description="policy, variant (the bundled policy tuned as its rivals are), seed (the same recipe, another "
-        "training seed), contender, sweep, control or reference"
+        "training seed), contender, equal_cost (static replicas "
+        "at the policy's own mean cost), sweep, control or reference"
     )
     runs: int
     episodes: int = Field(description="per run")
@@ -155,6 +156,19 @@ class SeedRow(Document):
     rivals: list[Rival] = Field(description="mean over the seeds minus rival, resampled likewise")
 
 
+class Claim(Document):
+    """A figure of earlier research beside the same figure measured here."""
+
+    workload: str
+    quantity: str
+    against: str
+    claimed: float | None = Field(description="null where the claim was `better` without a figure")
+    measured: float
+    low: float
+    high: float
+    finding: str
+
+
 class Workload(Document):
     """Test episodes of one workload."""
 
@@ -215,6 +229,7 @@ class ResultFile(Document):
     closed: list[Closed]
     like_for_like: list[Like] = Field(description="empty where the settings in question were not played everywhere")
     training_seeds: list[SeedRow] = Field(description="empty unless several models were given")
+    claims: list[Claim]
     dependence: list[Dependence]
     invariants: list[Invariant]
     digests: Digests

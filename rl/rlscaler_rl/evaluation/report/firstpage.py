@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rlscaler_rl.evaluation.board import ALL
+from rlscaler_rl.evaluation.claims import DEFINITION
 from rlscaler_rl.evaluation.gate import BEGIN, FEWEST_PERCENT, PASSES
 from rlscaler_rl.evaluation.report.tables import SECTIONS, cost_floor, decided, title
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, ResultFile, Row
@@ -226,3 +227,21 @@ def seeds_table(result: ResultFile) -> Table:
     count = len(result.seeds) + 1
     note = f"{count} policies of one recipe; intervals are resampled over training seeds and episodes at once."
     return Table(header, rows, "Over training seeds", note)
+
+
+def claims_table(result: ResultFile) -> Table:
+    """Return the figures of earlier research beside the same figures measured here."""
+    rows = [
+        (
+            title(claim.workload),
+            claim.quantity,
+            claim.against,
+            "better" if claim.claimed is None else f"{claim.claimed:.2f}",
+            f"{claim.measured:.2f}",
+            f"[{claim.low:.2f}, {claim.high:.2f}]",
+            claim.finding,
+        )
+        for claim in result.claims
+    ]
+    header = ("workload", "quantity", "against", "claimed", "measured", "95 % interval", "finding")
+    return Table(header, rows, "Claims of earlier research, measured here", DEFINITION, 3)
