@@ -94,6 +94,7 @@ COMMANDS = {
         "rlscaler_rl.evaluation.tuning.cli:tune",
         "Find the best settings of the autoscalers that policies are compared with.",
     ),
+    "ui": Lazy("rlscaler_live.ui.cli:ui", "Show all policies on a local page, live and read-only."),
 }
 
 
@@ -110,6 +111,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "simulate",
         "status",
         "streams",
+        "ui",
     ),
     "Train": ("compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),
     "Operate": ("operator", "replay", "scheduler"),

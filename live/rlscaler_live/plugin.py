@@ -11,7 +11,7 @@ from click.shell_completion import ShellComplete
 
 from rlscaler_live.cli import LazyGroup
 
-COMMANDS = ("explain", "init", "pause", "preflight", "promote", "resume", "status")
+COMMANDS = ("explain", "init", "pause", "preflight", "promote", "resume", "status", "ui")
 """Commands for objects in a cluster; the rest of `rlscaler` is no business of kubectl's."""
 
 NO_FILES = ":4"

@@ -142,6 +142,11 @@ class Kube:
         self.on_back_off: Callable[[float], None] = lambda _: None
         """Called with the seconds of a pause that the API server asks for (429 with Retry-After)."""
 
+    @property
+    def api(self) -> ApiClient:
+        """Transport with the credentials, for watches."""
+        return self._client
+
     async def close(self) -> None:
         await self._client.close()
 

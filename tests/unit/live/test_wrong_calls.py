@@ -121,7 +121,7 @@ from rlscaler_live.cli import main
 main({arguments}, prog_name="rlscaler")
 """
 
-EXTRAS = {"numba", "torch", "scipy", "gymnasium", "optuna", "locust", "matplotlib", "onnx", "ray", "jinja2", "grpc"}
+EXTRAS = {"numba", "torch", "scipy", "gymnasium", "optuna", "locust", "matplotlib", "onnx", "ray", "grpc"}
 
 
 def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:

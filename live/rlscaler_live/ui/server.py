@@ -1,0 +1,148 @@
+"""The web server of the page: its routes, and the watches behind them."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import webbrowser
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from aiohttp import web
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from rlscaler_core.api import PLURAL
+from rlscaler_live.ui.commands import commands_of
+from rlscaler_live.ui.guard import LOOPBACK, TOKEN, door
+from rlscaler_live.ui.objects import Collection, Json
+from rlscaler_live.ui.overview import SORTS, overview, row_of
+from rlscaler_live.ui.parts import attempted
+from rlscaler_operator.cli.explain.status_page import status_page
+from rlscaler_operator.cli.pages import detail
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.exceptions import OperatorError
+
+HERE = Path(__file__).parent
+
+LISTED_SECONDS = 5.0
+"""Longest wait of a page for the first list; after it the page says that nothing is known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of the command."""
+
+    port: int = 0
+    opens: bool = False
+    namespace: str | None = None
+    """The only namespace that is shown; None: all that may be listed."""
+    context: str | None = None
+
+
+async def serve(kube: Kube, namespace: str, options: Options) -> None:
+    """Serve the page until cancelled. `namespace` is that of the context. Raises OperatorError for a used port."""
+    token = secrets.token_urlsafe(16)
+    page = Page(kube, namespace, options)
+    runner = web.AppRunner(page.app(token), handle_signals=False, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, LOOPBACK, options.port)
+        try:
+            await site.start()
+        except OSError as error:
+            text = f"{LOOPBACK}:{options.port} cannot be used ({error.strerror}): name another with --port, 0 for any"
+            raise OperatorError(text) from error
+        port = runner.addresses[0][1]
+        address = f"http://{LOOPBACK}:{port}/?{TOKEN}={token}"
+        click.echo(f"{address}\nread-only; Ctrl-C ends it")
+        if options.opens:
+            await asyncio.to_thread(webbrowser.open, address)
+        await page.follow()
+    finally:
+        await runner.cleanup()
+
+
+class Page:
+    """The pages of one cluster."""
+
+    def __init__(self, kube: Kube, namespace: str, options: Options) -> None:
+        self.kube, self._options = kube, options
+        only, fallback = options.namespace, None if options.namespace else namespace
+        self.policies = Collection(lambda: kube.api, PLURAL, only, fallback)
+        self._templates = Environment(
+            loader=FileSystemLoader(HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+
+    def app(self, token: str) -> web.Application:
+        """Return the application; every request needs `token`."""
+        app = web.Application(middlewares=[door(token)])
+        app.add_routes(
+            [
+                web.get("/", self._overview),
+                web.get("/policies/{namespace}/{name}", self._policy),
+                web.static("/static", HERE / "static"),
+            ]
+        )
+        return app
+
+    async def follow(self) -> None:
+        """Follow the cluster until cancelled."""
+        await self.policies.follow()
+
+    async def _overview(self, request: web.Request) -> web.Response:
+        query = request.query
+        if query.get("since") == str(self.policies.version):
+            return web.Response(status=204)
+        await _listed(self.policies)
+        sort = query.get("sort", "")
+        asked = {
+            "text": query.get("q", "").strip()[:100],
+            "only": query.get("only", ""),
+            "sort": sort if sort in SORTS else SORTS[0],
+        }
+        number = query.get("page", "")
+        shown = overview(self.policies.objects.values(), page=int(number) if number.isdecimal() else 1, **asked)
+        template = "overview_rows.html" if "HX-Request" in request.headers else "overview.html"
+        return self._render(template, {"shown": shown, "asked": asked, "policies": self.policies, "sorts": SORTS})
+
+    async def _policy(self, request: web.Request) -> web.Response:
+        body = await self._found(request)
+        return self._render(
+            "policy.html",
+            {
+                "row": row_of(body),
+                "policies": self.policies,
+                "commands": commands_of(body, self._options.context),
+                "explained": attempted(status_page, body),
+                "state": attempted(detail, body),
+            },
+        )
+
+    async def _found(self, request: web.Request) -> Json:
+        """Return the policy that the address names. Raises HTTPNotFound."""
+        await _listed(self.policies)
+        key = request.match_info["namespace"], request.match_info["name"]
+        body = self.policies.objects.get(key)
+        if body is None:
+            raise web.HTTPNotFound(text=f"RLScalingPolicy {'/'.join(key)[:200]} is not here. {self.policies.trouble}")
+        return body
+
+    def _render(self, template: str, context: Mapping[str, Any]) -> web.Response:
+        where = self._options.context or self.kube.configuration.host
+        text = self._templates.get_template(template).render(where=where, **context)
+        return web.Response(text=text, content_type="text/html")
+
+
+async def _listed(collection: Collection) -> None:
+    try:
+        async with asyncio.timeout(LISTED_SECONDS):
+            await collection.listed.wait()
+    except TimeoutError:
+        pass
