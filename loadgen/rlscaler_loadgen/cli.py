@@ -37,7 +37,6 @@ def common(command: Any) -> Any:
         click.option("--variation", default=0.5, show_default=True, help="Service time's coefficient of variation."),
         click.option("--queue", default=64, show_default=True, help="Requests that may wait at one replica."),
         click.option("--model", "models", multiple=True, help="Model that is served (repeatable); any by default."),
-        click.option("--verbose", is_flag=True, help="Log more."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -49,19 +48,12 @@ def common(command: Any) -> Any:
 @click.option("--namespace", default="default", show_default=True)
 @click.option("--gpu-deployment", help="Deployment whose ready pods are the GPU pool; none without one.")
 @click.option("--cpu-deployment", help="Deployment whose ready pods are the CPU pool; none without one.")
-@click.option("--http-route", help="HTTPRoute whose weights share the load; by ready capacity without one.")
-@click.option("--gpu-backend", help="Its backend for the GPU pool.  [default: the Deployment's name]")
-@click.option("--cpu-backend", help="Its backend for the CPU pool.  [default: the Deployment's name]")
+@click.option(
+    "--http-route",
+    help="HTTPRoute whose weights share the load, with the Deployments' names; by ready capacity without one.",
+)
 @click.option("--gpu-ms", default=50.0, show_default=True, help="Mean service time of a GPU replica.")
 @click.option("--cpu-ms", default=250.0, show_default=True, help="Mean service time of a CPU replica.")
-@click.option(
-    "--routing",
-    default="least-loaded",
-    show_default=True,
-    help="Choice of a pod within its pool.",
-    type=click.Choice(["least-loaded", "round-robin", "power-of-two", "random"]),
-)
-@click.option("--annotate/--no-annotate", default=True, show_default=True, help="Patch kwok's usage annotations.")
 @common
 def fleet(
     kubeconfig: str | None,
@@ -69,12 +61,8 @@ def fleet(
     gpu_deployment: str | None,
     cpu_deployment: str | None,
     http_route: str | None,
-    gpu_backend: str | None,
-    cpu_backend: str | None,
     gpu_ms: float,
     cpu_ms: float,
-    routing: Any,
-    annotate: bool,
     **options: Any,
 ) -> None:
     """One process answers for all ready pods of one or two Deployments (for clusters whose nodes are simulated)."""
@@ -87,29 +75,21 @@ def fleet(
     deployments = {pool: name for pool, name in named.items() if name is not None}
     if not deployments:
         raise click.UsageError("name --gpu-deployment, --cpu-deployment or both")
-    backends = {"gpu": gpu_backend or gpu_deployment, "cpu": cpu_backend or cpu_deployment}
     flavours = {
         "gpu": replace(GPU, mean_seconds=gpu_ms / 1000, queue=options["queue"]),
         "cpu": replace(CPU, mean_seconds=cpu_ms / 1000, queue=options["queue"]),
     }
-    cluster = Fleet(
-        kubeconfig,
-        namespace,
-        deployments,
-        http_route,
-        {pool: backends[pool] or name for pool, name in deployments.items()},
-        annotate,
-    )
+    cluster = Fleet(kubeconfig, namespace, deployments, http_route)
 
     async def main() -> None:
         only = one_pool(next(iter(deployments))) if len(deployments) == 1 else None
-        router = Router(flavours, options["seed"], options["variation"], routing, only)
+        router = Router(flavours, options["seed"], options["variation"], weights=only)
         running = Service(
             router, namespace, options["name"], options["slo_ms"] / 1000, tuple(deployments), options["models"]
         )
         await run_fleet(cluster, running, _listen(options), _announce(f"fleet {namespace}/{options['name']}"))
 
-    _run(main, options["verbose"])
+    _run(main)
 
 
 @service.command()
@@ -166,7 +146,7 @@ def pod(
         )
         await run_until_signal(running, _listen(options), _announce(f"pod {namespace}/{pod} ({flavour})"), work)
 
-    _run(main, options["verbose"])
+    _run(main)
 
 
 def _listen(options: dict[str, Any]) -> Any:
@@ -183,12 +163,10 @@ def _announce(what: str) -> Any:
     return ready
 
 
-def _run(main: Any, verbose: bool) -> None:
+def _run(main: Any) -> None:
     from rlscaler_loadgen.errors import LoadgenError
 
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     try:
         asyncio.run(main())
     except LoadgenError as error:
@@ -209,15 +187,8 @@ load.add_command(produce)
 @click.option("--duration", default=300, show_default=True, help="Seconds.")
 @click.option("--seed", default=1, show_default=True, help="Seed of pattern and arrivals.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/load", show_default=True)
-@click.option(
-    "--arrivals",
-    type=click.Choice(["open", "closed"]),
-    default="open",
-    show_default=True,
-    help="open: a Poisson process that does not wait for answers; closed: users that wait for them.",
-)
-@click.option("--low", default=10.0, show_default=True, help="Lowest load (requests/s or users).")
-@click.option("--peak", default=100.0, show_default=True, help="Highest load (requests/s or users).")
+@click.option("--low", default=10.0, show_default=True, help="Lowest load in requests/s.")
+@click.option("--peak", default=100.0, show_default=True, help="Highest load in requests/s.")
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="CSV of time_s,requests_per_s for `trace`.")
 @click.option("--model", default="chat", show_default=True, help="Model in the requests.")
 @click.option("--slo-ms", default=1000.0, show_default=True, help="An answer later than this is late.")

@@ -1,10 +1,9 @@
 """Inference clients for Locust: `locust -f <this file> --headless --host URL`, set up by `LoadSettings`.
 
-The shape ends the run (Locust ignores --run-time where there is a shape). Open loop: one Locust user owns the
-clock and sends every request at its scheduled time in a greenlet of its own; latency counts from the scheduled
-time, so that a late generator shows up as latency and not as less load. Closed loop: as many users as the
-pattern says, each sending one request a second on average and waiting for its answer. With `workers` a master and
-that many workers share one run (`rlscaler_loadgen.distributed`).
+The shape ends the run (Locust ignores --run-time where there is a shape). One Locust user owns the clock and sends
+every request at its scheduled time in a greenlet of its own, whatever becomes of the earlier ones; latency counts from
+the scheduled time, so that a late generator shows up as latency and not as less load. With `workers` a master and that
+many workers share one run (`rlscaler_loadgen.distributed`).
 """
 
 # Locust is not typed.
@@ -12,11 +11,9 @@ that many workers share one run (`rlscaler_loadgen.distributed`).
 
 from __future__ import annotations
 
-import itertools
 import json
 import logging
 import os
-import random
 import signal
 import time
 from typing import Any
@@ -84,7 +81,7 @@ class Run:
         """The pattern has ended and every request with it (or its time)."""
         if self.recorder is None or self.now() < settings.duration:
             return False
-        drained = not settings.workers and (self.recorder.outstanding == 0 or settings.arrivals == "closed")
+        drained = not settings.workers and self.recorder.outstanding == 0
         return drained or self.now() > settings.duration + settings.timeout + 1 + self._report_seconds
 
     def terminate(self) -> None:
@@ -100,7 +97,6 @@ class Run:
         result = {
             "pattern": settings.pattern,
             "seed": settings.seed,
-            "arrivals": settings.arrivals,
             **self.recorder.finish(now, interrupted=now < settings.duration),
         }
         for file in self._files:
@@ -167,7 +163,6 @@ class Client(FastHttpUser):
 class OpenLoop(Client):
     """The one user of a process, which sends every request of its part at its time."""
 
-    abstract = settings.arrivals != "open"
     fixed_count = max(1, settings.workers)
     wait_time = constant(3600)
 
@@ -185,63 +180,14 @@ class OpenLoop(Client):
         requests.join()
 
 
-class ClosedLoop(Client):
-    """A user who sends one request a second on average and waits for each answer."""
-
-    abstract = settings.arrivals != "closed"
-    numbers = itertools.count()
-    """Numbers of the users of this process, in the order in which they come."""
-
-    def on_start(self) -> None:
-        begin()
-        self._draw = random.Random(f"{settings.seed}-{run.part}-{next(self.numbers)}")
-        self._next = run.now() + self._draw.uniform(0, 1)
-
-    def wait_time(self) -> float:
-        return max(0.0, self._next - run.now())
-
-    @task
-    def ask(self) -> None:
-        if run.now() < self._next:  # The first round comes before the first wait.
-            return
-        begun = run.now()
-        self._next = begun + self._draw.expovariate(1.0)
-        self.infer(begun)
-
-
 class PatternShape(LoadTestShape):
-    """Follows a pattern of `rlscaler_loadgen.patterns` and ends the run."""
-
-    abstract = True
+    """Holds the users of the open loop, and ends the run."""
 
     def tick(self) -> tuple[int, float] | None:
         orphaned = settings.parent is not None and os.getppid() != settings.parent
         if run.over or run.terminated or orphaned:
             return None
-        if settings.arrivals == "open":
-            return OpenLoop.fixed_count, OpenLoop.fixed_count
-        users = round(float(run.rate[min(int(run.now()), settings.duration - 1)]))
-        return max(1, users), 10_000
-
-
-class Ramp(PatternShape):
-    abstract = settings.pattern != "ramp"
-
-
-class Spike(PatternShape):
-    abstract = settings.pattern != "spike"
-
-
-class Periodic(PatternShape):
-    abstract = settings.pattern != "periodic"
-
-
-class Random(PatternShape):
-    abstract = settings.pattern != "random"
-
-
-class Trace(PatternShape):
-    abstract = settings.pattern != "trace"
+        return OpenLoop.fixed_count, OpenLoop.fixed_count
 
 
 @events.init.add_listener

@@ -25,13 +25,10 @@ class LoadSettings(BaseSettings):
     """Length of the run in seconds."""
     seed: int = Field(1, ge=0)
     """Seed of the pattern and of the arrivals."""
-    arrivals: Literal["open", "closed"] = "open"
-    """open: requests are sent at the times of a Poisson process, whatever becomes of the earlier ones;
-    closed: each user waits for an answer before the next request, which hides overload."""
     low: float = Field(10.0, ge=0)
-    """Lowest load in requests/s (or users)."""
+    """Lowest load in requests/s."""
     peak: float = Field(100.0, gt=0)
-    """Highest load in requests/s (or users)."""
+    """Highest load in requests/s."""
     trace: Path | None = None
     """CSV of time_s,requests_per_s for the pattern `trace`; the sample of the package by default."""
     model: str = "chat"
@@ -54,7 +51,7 @@ class LoadSettings(BaseSettings):
     """Process that started the run; when it is gone, the run ends."""
 
     def rate(self) -> patterns.Float:
-        """Requests/s (or users) of each second, (duration,)."""
+        """Requests/s of each second, (duration,)."""
         trace = read_trace(self.trace) if self.trace else None
         start = min(1.0, self.peak)
         return patterns.rate(

@@ -112,7 +112,7 @@ async def until(condition: Callable[[], bool | Awaitable[bool]], what: str) -> N
 async def running(cluster: ClusterInfo, gpu: int, cpu: int) -> AsyncIterator[Running]:
     """A fleet started before its objects exist, in a namespace of its own."""
     namespace = f"fleet-{uuid4().hex[:8]}"
-    fleet = Fleet(str(cluster.kubeconfig), namespace, NAMES, "chat", NAMES)
+    fleet = Fleet(str(cluster.kubeconfig), namespace, NAMES, "chat")
     async with await connect(fleet.kubeconfig) as api:
         core, apps = client.CoreV1Api(api), client.AppsV1Api(api)
         await core.create_namespace({"metadata": {"name": namespace}})

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from tests.harness.waiting import undisturbed
-
 from .conftest import Start
 
 LOAD = [sys.executable, "-c", "from rlscaler_loadgen.cli import load; load()"]
@@ -73,20 +71,6 @@ def test_overload_is_seen_because_the_open_loop_does_not_wait(start_service: Sta
     assert result["failures"] > 0.3 * result["requests"]
     assert result["p99_ms"] == 1000
     assert result["slo_violation_ratio"] > 0.5
-
-
-def test_closed_loop_users_follow_the_pattern(start_service: Start, tmp_path: Path) -> None:
-    served = start_service("pod", "--flavour", "gpu", "--mean-ms", "5")
-    options = ("--arrivals", "closed", "--pattern", "spike", "--duration", "6", "--low", "2", "--peak", "30")
-    done = undisturbed(lambda: run_load(served.url, tmp_path, *options))
-    assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "load.json").read_text())
-    seconds = table(tmp_path / "load.csv")
-    assert result["failures"] == 0
-    # 30 users for 40 % of 6 s, 2 for the rest, one request a second each: 79 on average.
-    assert 35 < result["requests"] < 140
-    # In second 3 all 30 are there; they would send in lockstep if they drew alike.
-    assert 10 < int(seconds[3]["sent"]) < 60
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

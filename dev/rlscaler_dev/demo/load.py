@@ -26,7 +26,6 @@ class Load:
         self._options = {
             **options,
             "timeout": CLIENT_TIMEOUT_MS / 1000,
-            "arrivals": "open",
             "started": data / "started.json",
         }
         self.rate = offered(self._options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from kubernetes.aio import client, config
@@ -39,8 +39,8 @@ class Book(Protocol):
 class ClusterSource:
     """Feeds a `Router` from the pods of one or two Deployments and the backend weights of an HTTPRoute.
 
-    deployments: Deployment by pool. backends: name of the route's backend Service by pool. Without a route the
-    router shares the load by the ready capacity.
+    deployments: Deployment by pool, and name of the route's backend Service. Without a route the router shares the load
+    by the ready capacity.
     """
 
     api: client.ApiClient
@@ -48,7 +48,6 @@ class ClusterSource:
     deployments: Mapping[str, str]
     router: Router
     http_route: str | None = None
-    backends: Mapping[str, str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Follow everything until cancelled."""
@@ -70,11 +69,11 @@ class ClusterSource:
             # A deleted route leaves its last weights in force, as a gateway that loses its control plane does.
             if deleted:
                 return
-            weights = parse_weights(item, self.backends)
+            weights = parse_weights(item, self.deployments)
             if weights is None:
                 logger.warning(
                     "HTTPRoute %s/%s: no rule names backend %s; the ready capacity shares the load",
-                    *(self.namespace, name, " or ".join(self.backends.values())),
+                    *(self.namespace, name, " or ".join(self.deployments.values())),
                 )
             if weights != self.router.weights:
                 self.router.set_weights(weights)
@@ -183,16 +182,13 @@ class Fleet:
     namespace: str
     deployments: dict[str, str]
     http_route: str | None
-    backends: dict[str, str]
-    annotate: bool = True
 
     async def follow(self, service: Service, api: client.ApiClient) -> None:
         """Keep the service's router as the cluster is, until cancelled."""
-        source = ClusterSource(api, self.namespace, self.deployments, service.router, self.http_route, self.backends)
+        source = ClusterSource(api, self.namespace, self.deployments, service.router, self.http_route)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(source.run())
-            if self.annotate:
-                tasks.create_task(UsageAnnotations(api, self.namespace, service.router, service.usage).run())
+            tasks.create_task(UsageAnnotations(api, self.namespace, service.router, service.usage).run())
 
 
 async def run_fleet(fleet: Fleet, service: Service, listen: Listen, ready: object) -> None:

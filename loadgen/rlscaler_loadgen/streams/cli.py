@@ -42,7 +42,6 @@ protocol_option = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Write a row for every message and every change of partitions into this folder.",
 )
-@click.option("--annotate/--no-annotate", default=True, show_default=True, help="Patch kwok's usage annotations.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of /metrics.")
 @click.option("--metrics-port", default=9090, show_default=True, help="Port of /metrics; 0 takes a free one.")
 def consumers(
@@ -52,7 +51,6 @@ def consumers(
     bootstrap_servers: str,
     message_ms: float,
     records: Path | None,
-    annotate: bool,
     host: str,
     metrics_port: int,
     **job: Any,
@@ -74,7 +72,7 @@ def consumers(
         sys.stdout.flush()
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    running = Consumers(kubeconfig, namespace, deployment, work, host, metrics_port, annotate)
+    running = Consumers(kubeconfig, namespace, deployment, work, host, metrics_port)
     try:
         asyncio.run(running.run(journal, registry, ready))
     except LoadgenError as error:
@@ -96,24 +94,20 @@ def consumers(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="CSV of time_s,requests_per_s for `trace`.",
 )
-@click.option("--keys", type=click.IntRange(1), default=1000, show_default=True, help="Number of keys.")
 @click.option(
     "--skew",
     type=click.FloatRange(0, 5),
     default=0.0,
     show_default=True,
-    help="Inequality of the keys: key k is drawn in proportion to 1/k^skew.",
+    help="Inequality of the 1,000 keys: key k is drawn in proportion to 1/k^skew.",
 )
-@click.option("--message-bytes", type=click.IntRange(1), default=100, show_default=True, help="Length of a message.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/produced", show_default=True)
 @click.option(
     "--started",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the Unix time of the load's first second to this file when it begins.",
 )
-def produce(
-    bootstrap_servers: str, topic: str, keys: int, skew: float, message_bytes: int, out: Path, **load: Any
-) -> None:
+def produce(bootstrap_servers: str, topic: str, skew: float, out: Path, **load: Any) -> None:
     """Write messages to a Kafka topic at the times of a pattern, and OUT/produced.csv and OUT/produced.json."""
     from rlscaler_loadgen.errors import LoadgenError
     from rlscaler_loadgen.settings import LoadSettings
@@ -121,7 +115,7 @@ def produce(
 
     try:
         settings = LoadSettings(**load)
-        result = Production(bootstrap_servers, topic, settings, out, keys, skew, message_bytes).run()
+        result = Production(bootstrap_servers, topic, settings, out, skew).run()
     except LoadgenError as error:
         raise click.ClickException(str(error)) from error
     except ValueError as error:

@@ -68,8 +68,6 @@ class Consumers:
     job: Job
     host: str = "127.0.0.1"
     metrics_port: int = 9090
-    annotate: bool = True
-    """Whether kwok gets the use of the pods, so that metrics-server and a HorizontalPodAutoscaler see it."""
 
     @property
     def flavour(self) -> Flavour:
@@ -94,9 +92,9 @@ class Consumers:
                     usage.run(),
                     flushing(journal),
                     ended,
+                    # By its annotation metrics-server sees the use of a pod that kwok plays.
+                    UsageAnnotations(api, self.namespace, members, usage).run(),
                 ]
-                if self.annotate:
-                    works.append(UsageAnnotations(api, self.namespace, members, usage).run())
                 try:
                     ready(f"{await listen_on(page, self.host, self.metrics_port)}/metrics")
                     await until_stopped(stop, *works)

@@ -19,6 +19,7 @@ from rlscaler_loadgen.results import LATE_GENERATOR_MS
 from rlscaler_loadgen.settings import LoadSettings
 from rlscaler_loadgen.streams.journal import FLUSH_SECONDS, PRODUCED, Table, place
 
+KEYS, MESSAGE_BYTES = 1000, 100
 TICK_SECONDS = 0.02
 """Longest sleep between two looks at the schedule."""
 TAKE_SECONDS = 60.0
@@ -46,10 +47,8 @@ class Production:
     """Pattern, length, levels and seed; a request of it is a message."""
     out: Path
     """Folder of `produced.csv` and `produced.json`."""
-    keys: int = 1000
     skew: float = 0.0
     """Exponent of `draw_keys`."""
-    message_bytes: int = 100
 
     def run(self) -> dict[str, Any]:
         """Write all messages at their times; return the content of `produced.json`.
@@ -76,7 +75,7 @@ class _Writing:
     def run(self) -> dict[str, Any]:
         load = self.production.load
         times = load.arrival_times()
-        keys = draw_keys(len(times), self.production.keys, self.production.skew, load.seed)
+        keys = draw_keys(len(times), KEYS, self.production.skew, load.seed)
         late = np.zeros(len(times))
         producer = self._producer()
         begun = time.time()
@@ -125,7 +124,7 @@ class _Writing:
 
     def _send(self, producer: Producer, at: float, key: str) -> None:
         """Hand a message to the client; its timestamp is the schedule's, so that its age counts from there."""
-        body = b"x" * self.production.message_bytes
+        body = b"x" * MESSAGE_BYTES
         while True:
             try:
                 producer.produce(
