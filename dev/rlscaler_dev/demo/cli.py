@@ -109,12 +109,12 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
         return
     settings = _settings(gpu_cold_start, cpu_cold_start, **options)
     from rlscaler_dev.demo.processes import Interrupted
-    from rlscaler_dev.demo.run import Demo
+    from rlscaler_dev.demo.run import play
     from rlscaler_dev.demo.screen import Screen, summary_table
 
     screen = Screen(settings)
     try:
-        summary = Demo(settings, screen).run()
+        summary = play(settings, screen)
     except Interrupted as interrupt:
         screen.step(f"{interrupt}: everything is stopped; the logs so far are in {settings.out}")
         sys.exit(interrupt.exit_code)

@@ -1,11 +1,10 @@
-"""Contenders that scale the service during a run: the policy with its operator, or two HorizontalPodAutoscalers."""
+"""The operator of a run as a process of its own, and the state in which a policy or an autoscaler scales."""
 
 from __future__ import annotations
 
 import sys
 import urllib.error
 import urllib.request
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -19,7 +18,6 @@ from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.processes import Supervisor
 from rlscaler_dev.demo.recorder import Recorder
-from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
 from rlscaler_dev.generate.definition import budget_manifest, manifest
 
@@ -27,53 +25,6 @@ RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
 """The command line in a process of its own: the demo uses the operator as its users do."""
 
 READY_SECONDS = 90.0
-
-
-class Contender(ABC):
-    """Installed before anything is recorded, started when the service is ready, stopped after the load."""
-
-    title: str
-
-    @abstractmethod
-    def install(self) -> None:
-        """Create the objects and rights that must exist before they are watched."""
-
-    @abstractmethod
-    def start(self) -> None:
-        """Begin to scale."""
-
-    @abstractmethod
-    def waiting_for(self, recorder: Recorder) -> str:
-        """Return the condition that the load still waits for; empty = none."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """Scale no more."""
-
-
-class Policy(Contender):
-    """The RLScalingPolicy and an operator with the rights of its own ServiceAccount."""
-
-    title = "RLScalingPolicy"
-
-    def __init__(
-        self, settings: Settings, kube: KubeClient, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
-    ) -> None:
-        self._settings, self._kube = settings, kube
-        self._operator = Operator(kube, cluster, supervisor, results.audit)
-
-    def install(self) -> None:
-        self._operator.install()
-
-    def start(self) -> None:
-        self._kube.apply(manifests.policy(self._settings))
-        self._operator.start()
-
-    def waiting_for(self, recorder: Recorder) -> str:
-        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
-
-    def stop(self) -> None:
-        self._operator.stop()
 
 
 class Operator:
@@ -130,37 +81,6 @@ class Operator:
             self._target.unlink(missing_ok=True)
         self._supervisor.stop("operator")
         self._kubeconfig.unlink(missing_ok=True)
-
-
-class Autoscalers(Contender):
-    """HorizontalPodAutoscalers of kube-controller-manager, one a pool; the traffic weights stay by capacity."""
-
-    title = "HorizontalPodAutoscaler"
-
-    def __init__(self, settings: Settings, kube: KubeClient) -> None:
-        self._settings, self._kube = settings, kube
-
-    def install(self) -> None:
-        """Nothing: the API is built in."""
-
-    def start(self) -> None:
-        for autoscaler in manifests.autoscalers(self._settings):
-            self._kube.apply(autoscaler)
-
-    def waiting_for(self, recorder: Recorder) -> str:
-        return autoscalers_lack(recorder, self._settings)
-
-    def stop(self) -> None:
-        for autoscaler in manifests.autoscalers(self._settings):
-            self._kube.delete(path_of(autoscaler))
-
-
-def make_contender(
-    settings: Settings, kube: KubeClient, cluster: ClusterInfo, supervisor: Supervisor, results: ResultFolder
-) -> Contender:
-    if settings.contender == "hpa":
-        return Autoscalers(settings, kube)
-    return Policy(settings, kube, cluster, supervisor, results)
 
 
 def policy_lacks(recorder: Recorder) -> str:

@@ -1,4 +1,4 @@
-"""Skeleton of the demos of several contenders: each is played on a control plane of its own, then all are compared."""
+"""Skeleton of the demos: each contender is played on a control plane of its own; those of one demo are compared."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import json
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +15,7 @@ import click
 
 from rlscaler_dev.cluster.kube import Json, has_condition, path_of
 from rlscaler_dev.cluster.watch import Watches
-from rlscaler_dev.demo.contenders import Operator
+from rlscaler_dev.demo.operator import Operator
 from rlscaler_dev.demo.processes import REFRESH_SECONDS, Interrupted, Supervisor, interruptible
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
@@ -38,7 +37,7 @@ class Stage(ABC, Generic[Recorder]):
     """Condition of the scaling objects that the load waits for."""
 
     def __init__(self, cluster: Cluster, supervisor: Supervisor, results: ResultFolder, say: Say) -> None:
-        self.info, self.kube = cluster.info, cluster.kube
+        self.cluster, self.info, self.kube = cluster, cluster.info, cluster.kube
         self.supervisor, self.results, self.say = supervisor, results, say
 
     @classmethod
@@ -53,6 +52,7 @@ class Stage(ABC, Generic[Recorder]):
             interruptible(lambda: say("still stopping; one moment")),
             session(settings, results.logs, results.prepare, say) as (cluster, supervisor),
         ):
+            say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
             cls(cluster, supervisor, results, say, *arguments).run()
         return results
 
@@ -71,7 +71,7 @@ class Stage(ABC, Generic[Recorder]):
             self.kube.apply_all(self.scalers())
             if operator is not None:
                 operator.start()
-            self.supervisor.wait_while(self._scalers_missing, READY_SECONDS)
+            self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
             self.drive(recorder)
             if operator is not None:
                 operator.stop()
@@ -107,7 +107,8 @@ class Stage(ABC, Generic[Recorder]):
     def drive(self, recorder: Recorder) -> None:
         """Send the load, and return when it is over."""
 
-    def _scalers_missing(self) -> str:
+    def scalers_missing(self, recorder: Recorder) -> str:
+        """Return the first scaling object that does not scale yet; empty where all do."""
         for scaler in self.scalers():
             if not has_condition(self.kube.get(path_of(scaler)), self.condition):
                 return f"{scaler['kind']} {scaler['metadata']['name']} to be {self.condition}"
@@ -124,10 +125,17 @@ class Stage(ABC, Generic[Recorder]):
             yield seconds, due
             time.sleep(REFRESH_SECONDS)
 
-    def write_run(self, **fields: Any) -> None:
-        """Write `run.json`: the fields of the demo, and the versions that figures depend on."""
-        run = {**fields, "server_version": self.info.server_version, "versions": versions()}
-        (self.results.data / "run.json").write_text(json.dumps(run, indent=1) + "\n")
+    def write_run(self, contender: Any, play: Any, begun: Any) -> None:
+        """Write `run.json`: contender and settings (dataclasses), the load's begin, and the versions of everything."""
+        run = {
+            **asdict(play),
+            "contender": contender.name,
+            "title": contender.title,
+            "begun": begun,
+            "server_version": self.info.server_version,
+            "versions": versions(),
+        }
+        (self.results.data / "run.json").write_text(json.dumps(run, indent=1, default=str) + "\n")
 
 
 @dataclass(frozen=True)
@@ -147,29 +155,26 @@ class Comparison:
     """Name of the picture's file."""
     draw: Callable[[list[Any], list[Any], Path], None]
 
-    def report(self, out: Path) -> None:
+    def play(self, out: Path, contenders: Iterable[str], play: Callable[[str, Say], None]) -> None:
+        """Play contenders one after the other by `play` (name, output), and report on all that have records."""
+        out.mkdir(parents=True, exist_ok=True)
+        try:
+            for name in dict.fromkeys(contenders):
+                play(name, lambda text: click.echo(f"• {text}"))
+        except Interrupted as interrupt:
+            click.echo(f"{interrupt}: everything is stopped", err=True)
+            sys.exit(interrupt.exit_code)
+        self._report(out)
+
+    def _report(self, out: Path) -> None:
         """Write the results, and print the table. Raises ClickException where no contender has records."""
         records = [self.read(out / name) for name in self.contenders if (out / name / "data" / "run.json").exists()]
         if not records:
             raise click.ClickException(f"{out} has no records of a demo of {self.title}: leave --report out")
         figures = [self.figures(record) for record in records]
-        click.echo(write_figures(figures, self.table(figures), out))
+        table = self.table(figures)
+        (out / "summary.json").write_text(json.dumps([asdict(row) for row in figures], indent=1) + "\n")
+        (out / "table.md").write_text(table + "\n")
+        click.echo(table)
         self.draw(records, figures, out / self.picture)
         click.echo(f"  {out / self.picture}")
-
-
-def write_figures(figures: Sequence[Any], table: str, out: Path) -> str:
-    """Write `summary.json` from dataclasses, and `table.md`; return the table."""
-    (out / "summary.json").write_text(json.dumps([asdict(row) for row in figures], indent=1) + "\n")
-    (out / "table.md").write_text(table + "\n")
-    return table
-
-
-@contextmanager
-def exit_on_signal() -> Iterator[None]:
-    """End the command with the signal's exit code when a signal ended the demo."""
-    try:
-        yield
-    except Interrupted as interrupt:
-        click.echo(f"{interrupt}: everything is stopped", err=True)
-        sys.exit(interrupt.exit_code)

@@ -18,8 +18,8 @@ from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo import manifests
-from rlscaler_dev.demo.contenders import RLSCALER, answers
 from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.operator import RLSCALER, answers
 from rlscaler_dev.demo.processes import GRACE_SECONDS, Child, Supervisor
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
 from rlscaler_dev.exceptions import DemoError

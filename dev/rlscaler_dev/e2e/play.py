@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from rlscaler_dev.cluster.readiness import wait_until
-from rlscaler_dev.demo.contenders import autoscalers_lack, policy_lacks
+from rlscaler_dev.demo.operator import autoscalers_lack, policy_lacks
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.records import Run
 from rlscaler_dev.demo.results import ResultFolder

@@ -65,7 +65,7 @@ def kafka(
     from rlscaler_dev.demo.kafka import results
     from rlscaler_dev.demo.kafka.draw import draw
     from rlscaler_dev.demo.kafka.play import play
-    from rlscaler_dev.demo.stage import Comparison, exit_on_signal
+    from rlscaler_dev.demo.stage import Comparison
 
     if trace is not None and options["pattern"] != "trace":
         raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
@@ -76,10 +76,6 @@ def kafka(
         trace=trace and trace.absolute(),
         **options,
     )
-    this.out.mkdir(parents=True, exist_ok=True)
-    with exit_on_signal():
-        for name in () if only_report else dict.fromkeys(names):
-            play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))
-    Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).report(
-        this.out
+    Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).play(
+        this.out, () if only_report else names, lambda name, say: play(this, CONTENDERS[name], say)
     )

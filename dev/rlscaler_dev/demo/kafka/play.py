@@ -12,9 +12,9 @@ from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.demo import manifests
-from rlscaler_dev.demo.contenders import RLSCALER, Operator, answers
 from rlscaler_dev.demo.kafka.plan import GROUP, PARTITIONS, TOPIC, Contender, Play, Scaler, scaler
 from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, write_rebalances
+from rlscaler_dev.demo.operator import RLSCALER, Operator, answers
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
 from rlscaler_dev.demo.stage import READY_SECONDS, Say, Stage
@@ -80,20 +80,7 @@ class _Stage(Stage[Recorder]):
         child, started = self._produce(), data / "started.json"
         self.supervisor.wait_until(child, started.exists, READY_SECONDS)
         begun = float(json.loads(started.read_text())["started_at"])
-        self.write_run(
-            contender=self._contender.name,
-            title=self._contender.title,
-            begun=begun,
-            pattern=this.pattern,
-            duration_seconds=this.duration_seconds,
-            interval_seconds=this.interval_seconds,
-            protocol=this.protocol,
-            batch=this.batch,
-            commit_seconds=this.commit_seconds,
-            skew=this.skew,
-            slo_ms=this.slo_ms,
-            seed=this.seed,
-        )
+        self.write_run(self._contender, this, begun)
         for seconds, line_is_due in self.progress(begun):
             # Whether the producer runs is read first: messages that it wrote in between are then seen by `read`.
             running = child.running

@@ -57,17 +57,12 @@ def tenants(
     tenant. Writes summary.json, table.md and tenants.png of all contenders that have records in --out, so that one can
     be played alone.
     """
-    from rlscaler_dev.demo.stage import Comparison, exit_on_signal
+    from rlscaler_dev.demo.stage import Comparison
     from rlscaler_dev.demo.tenants import results
     from rlscaler_dev.demo.tenants.draw import draw
     from rlscaler_dev.demo.tenants.play import Play, play
 
     this = Play(out.absolute(), duration, speed, interval, seed, cluster_name=cluster_name)
-    if not only_report:
-        this.out.mkdir(parents=True, exist_ok=True)
-    with exit_on_signal():
-        for name in () if only_report else dict.fromkeys(names):
-            play(this, CONTENDERS[name], lambda text: click.echo(f"• {text}"))
-    Comparison("tenants", list(CONTENDERS), results.read, results.figures, results.table, "tenants.png", draw).report(
-        this.out
+    Comparison("tenants", list(CONTENDERS), results.read, results.figures, results.table, "tenants.png", draw).play(
+        this.out, () if only_report else names, lambda name, say: play(this, CONTENDERS[name], say)
     )

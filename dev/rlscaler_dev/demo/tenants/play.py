@@ -11,8 +11,8 @@ from typing import Any
 
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.demo import manifests as demo_manifests
-from rlscaler_dev.demo.contenders import RLSCALER, Operator
 from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.operator import RLSCALER, Operator
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.stage import Say, Stage
@@ -114,17 +114,7 @@ class _Stage(Stage[Recorder]):
             name: load.start(self.supervisor, self._services[name].url) for name, load in self._loads.items()
         }
         begun = {name: load.begun(self.supervisor) for name, load in self._loads.items()}
-        this = self._this
-        self.write_run(
-            contender=self._contender.name,
-            title=self._contender.title,
-            begun=begun,
-            duration_seconds=this.duration_seconds,
-            speed=this.speed,
-            interval_seconds=this.interval_seconds,
-            seed=this.seed,
-            slo_ms=this.slo_ms,
-        )
+        self.write_run(self._contender, self._this, begun)
         for seconds, line_is_due in self.progress(time.time()):
             for name in [name for name, child in running.items() if not child.running]:
                 child = running.pop(name)
