@@ -61,7 +61,7 @@ class Testbed:
     def _rearrange(self) -> None:
         """The HPA controller leaves the others' process, and kwok reads the usage of pods from their node."""
         self.cluster.forget("kube-controller-manager")
-        command = [*components.kube_controller_manager(self.layout), f"--controllers=*,-{HPA}"]
+        command = [*components.command(self.layout, "kube-controller-manager"), f"--controllers=*,-{HPA}"]
         self.cluster.record(processes.spawn("kube-controller-manager", command, self.cluster.directory))
         self.cluster.forget("kwok")
         documents = list(yaml.safe_load_all(self.layout.kwok_config.read_text()))
@@ -73,7 +73,7 @@ class Testbed:
                     f'? Quantity(node.metadata.annotations["{USAGE}"]) : Quantity("{IDLE_MILLICORES}m")'
                 )
         self.layout.kwok_config.write_text(yaml.safe_dump_all(documents, sort_keys=False))
-        self.cluster.record(processes.spawn("kwok", components.kwok(self.layout), self.cluster.directory))
+        self.cluster.record(processes.spawn("kwok", components.command(self.layout, "kwok"), self.cluster.directory))
 
     def run(self, name: str, argv: list[str], environment: Mapping[str, str] | None = None) -> psutil.Process:
         """Start a process of the contender; it ends with the cluster."""

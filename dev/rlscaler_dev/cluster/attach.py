@@ -68,7 +68,7 @@ def _start_prometheus(cluster: ClusterState, reporter: Reporter, source: str | N
         cluster.save()
     layout = launcher.layout_of(cluster)
     prometheus.write_config(layout.prometheus_config, layout.targets_dir)
-    record = processes.spawn("prometheus", components.prometheus(layout), cluster.directory)
+    record = processes.spawn("prometheus", components.command(layout, "prometheus"), cluster.directory)
     cluster.record(record)
     try:
         wait_until(

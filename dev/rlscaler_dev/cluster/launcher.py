@@ -9,7 +9,6 @@ import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -175,24 +174,27 @@ def _start_once(
     if layout.real:
         say("opening the real node's namespace and importing its images")
         imported = real_node.open_node(cluster, layout)
-    run = partial(namespace.spawn, cluster)
+
+    def run(component: str) -> None:
+        namespace.spawn(cluster, component, components.command(layout, component))
+
     say("starting etcd, the API server and Prometheus")
-    run("etcd", components.etcd(layout))
-    run("kube-apiserver", components.kube_apiserver(layout))
-    run("prometheus", components.prometheus(layout))
+    run("etcd")
+    run("kube-apiserver")
+    run("prometheus")
     with connect(cluster) as client:
         wait_until(lambda: alive(cluster) and ready_api(client), "the API server's readiness", START_TIMEOUT_SECONDS)
         say("starting controllers, scheduler, kwok and metrics-server")
-        run("kube-controller-manager", components.kube_controller_manager(layout))
-        run("kube-scheduler", components.kube_scheduler(layout))
-        run("kwok", components.kwok(layout))
+        run("kube-controller-manager")
+        run("kube-scheduler")
+        run("kwok")
         if layout.real:
             real_node.join(cluster, layout)
         expected = options.pools()
         for manifest in expected:
             client.create(manifest)
         if options.metrics_server:
-            run("metrics-server", components.metrics_server(layout))
+            run("metrics-server")
             client.apply_all(manifests.documents("metrics-server.yaml", cluster.ports["metrics-server"]))
         if options.gateway_api:
             client.apply_all(gateway_manifests)
@@ -236,7 +238,7 @@ def start_adapter(cluster: ClusterState, binary: Mapping[str, Mapping[str, str]]
     cluster.binaries |= {tool: dict(content) for tool, content in binary.items()}
     layout = layout_of(cluster)
     layout.adapter_rules.write_text(manifests.text("adapter-rules.yaml"))
-    namespace.spawn(cluster, ADAPTER, components.prometheus_adapter(layout))
+    namespace.spawn(cluster, ADAPTER, components.command(layout, ADAPTER))
     try:
         _register_adapter(cluster, layout)
     except BaseException:

@@ -10,7 +10,7 @@ import yaml
 from cryptography import x509
 
 from rlscaler_dev.cluster import kubeconfig, kwok, pki
-from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver
+from rlscaler_dev.cluster.components import PORTS, Layout, command
 from rlscaler_dev.exceptions import DevClusterError
 
 
@@ -78,6 +78,6 @@ def test_only_gpu_nodes_are_tainted_and_hold_gpus() -> None:
 
 def test_the_api_server_listens_on_loopback_only(tmp_path: Path) -> None:
     layout = Layout(tmp_path, dict.fromkeys(PORTS, 20001), {"kube-apiserver": "/bin/kube-apiserver"})
-    command = kube_apiserver(layout)
-    assert "--bind-address=127.0.0.1" in command
-    assert not any("0.0.0.0" in argument for argument in command)
+    options = command(layout, "kube-apiserver")
+    assert "--bind-address=127.0.0.1" in options
+    assert not any("0.0.0.0" in option for option in options)

@@ -14,12 +14,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from rlscaler_dev.cluster import kwok as played_nodes
 from rlscaler_dev.cluster import pki, prometheus
-from rlscaler_dev.cluster.components import PORTS, Layout, kube_apiserver, kwok
+from rlscaler_dev.cluster.components import PORTS, Layout, command
 from rlscaler_dev.cluster.network import HOST
 from rlscaler_dev.cluster.realnode import daemons, forward, images, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
@@ -108,16 +109,16 @@ def test_a_missing_archive_is_named(tmp_path: Path) -> None:
 
 
 def test_the_api_server_reaches_kubelets_and_pods_reach_it(layout: Layout) -> None:
-    command = kube_apiserver(layout)
-    assert "--advertise-address=10.88.0.2" in command
-    assert "--endpoint-reconciler-type=none" not in command
-    assert f"--kubelet-client-key={layout.pki.admin_key}" in command
+    options = command(layout, "kube-apiserver")
+    assert "--advertise-address=10.88.0.2" in options
+    assert "--endpoint-reconciler-type=none" not in options
+    assert f"--kubelet-client-key={layout.pki.admin_key}" in options
 
 
 def test_kwok_leaves_the_real_node_alone(layout: Layout) -> None:
-    assert "--manage-all-nodes=false" in kwok(layout)
-    assert "--manage-nodes-with-label-selector=pool!=real" in kwok(layout)
-    assert "pool=real" in daemons.LABELS
+    assert "--manage-all-nodes=false" in command(layout, "kwok")
+    assert "--manage-nodes-with-label-selector=pool!=real" in command(layout, "kwok")
+    assert "--node-labels=pool=real,nvidia.com/gpu.present=true" in command(layout, "kubelet")
 
 
 def test_pods_land_on_played_nodes_only_when_they_tolerate_it() -> None:
@@ -135,10 +136,25 @@ def test_the_nodes_certificate_is_known_to_the_node_authorizer_and_good_for_its_
     assert isinstance(certificate.public_key(), ec.EllipticCurvePublicKey)
 
 
-def test_containerds_configuration_is_toml_with_our_pause_image(layout: Layout) -> None:
-    content = tomllib.loads(daemons.containerd_config(NodeFiles.of(layout.directory), Path("/usr/lib/cni")))
-    cri = content["plugins"]["io.containerd.grpc.v1.cri"]
-    assert (cri["sandbox_image"], cri["cni"]["bin_dir"]) == (images.PAUSE, "/usr/lib/cni")
+def test_the_daemons_get_files_of_this_cluster(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "plugin_directory", lambda: Path("/usr/lib/cni"))
+    pki.create(layout.directory / "pki", "real-1")
+    daemons.write_files("mine", layout)
+    node = layout.directory / "node"
+    cri = tomllib.loads((node / "containerd.toml").read_text())["plugins"]["io.containerd.grpc.v1.cri"]
+    assert cri["sandbox_image"] == images.PAUSE
+    assert cri["cni"] == {"bin_dir": "/usr/lib/cni", "conf_dir": f"{node}/cni"}
+    assert json.loads((node / "cni" / "10-rlscaler.conflist").read_text())["plugins"][0]["bridge"] == "cni0"
+    kubelet = yaml.safe_load((node / "kubelet.yaml").read_text())
+    assert (kubelet["cgroupRoot"], kubelet["clusterDNS"]) == ("/rlscaler-mine", ["10.88.0.2"])
+    assert all(Path(kubelet[name]).exists() for name in ("tlsCertFile", "tlsPrivateKeyFile", "resolvConf"))
+    proxy = yaml.safe_load((node / "kube-proxy.yaml").read_text())
+    assert proxy["clientConnection"] == {"kubeconfig": str(layout.kubeconfig)}
+    assert "$" not in (node / "Corefile").read_text()
+    options = [option for name in ("kubelet", "kube-proxy", "coredns") for option in command(layout, name)]
+    named = [Path(option.partition("=")[2]) for option in options if f"={node}/" in option]
+    assert len(named) == 4
+    assert all(path.exists() for path in named)
 
 
 def test_prometheus_discovers_pods_only_where_they_are_real(tmp_path: Path) -> None:

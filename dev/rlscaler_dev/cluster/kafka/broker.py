@@ -13,25 +13,17 @@ import secrets
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 from cryptography.hazmat.primitives import serialization
 
+from rlscaler_dev.cluster import manifests
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kafka.jars import Jars
 from rlscaler_dev.cluster.network import HOST, KAFKA_PORT, NODE_IP
 
-NODE_ID = 1
 USER = "rlscaler"
 """The user of the protected listener."""
-
-LOG_CONFIG = """\
-<Configuration status="WARN">
-  <Appenders>
-    <Console name="C" target="SYSTEM_OUT"><PatternLayout pattern="%d{HH:mm:ss.SSS} %p %c{1} %m%n"/></Console>
-  </Appenders>
-  <Loggers><Root level="INFO"><AppenderRef ref="C"/></Root></Loggers>
-</Configuration>
-"""
 
 EXPORTED = (
     "kafka.server:type=BrokerTopicMetrics,*",
@@ -111,7 +103,7 @@ class Broker:
     def write(self) -> None:
         """Write configuration, password and certificate."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.xml").write_text(LOG_CONFIG)
+        (self.folder / "log4j2.xml").write_text(manifests.text("log4j2.xml"))
         # JSON is YAML, too.
         exporter = {"lowercaseOutputName": True, "lowercaseOutputLabelNames": True, "includeObjectNames": EXPORTED}
         (self.folder / "exporter.yaml").write_text(json.dumps(exporter))
@@ -121,58 +113,17 @@ class Broker:
         keystore.touch(mode=0o600)
         keystore.write_text(_pkcs8(self.layout.pki.admin_key) + self.layout.pki.admin_cert.read_text())
         self.properties.touch(mode=0o600)
-        self.properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings(keystore).items()))
+        self.properties.write_text(self._settings())
 
-    def _settings(self, keystore: Path) -> dict[str, object]:
-        controller = f"{HOST}:{self.layout.ports['kafka-controller']}"
+    def _settings(self) -> str:
         clients = f"PLAINTEXT://{self.bootstrap_servers},SASL_SSL://{self.protected}"
-        if self.for_pods:
-            clients += f",PODS://{self.for_pods}"
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule"
-        return {
-            "process.roles": "broker,controller",
-            "node.id": NODE_ID,
-            "controller.quorum.voters": f"{NODE_ID}@{controller}",
-            "listeners": f"{clients},CONTROLLER://{controller}",
-            "advertised.listeners": clients,
-            "listener.security.protocol.map": (
-                "PLAINTEXT:PLAINTEXT,SASL_SSL:SASL_SSL,PODS:PLAINTEXT,CONTROLLER:PLAINTEXT"
-            ),
-            "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.sasl_ssl.plain.sasl.jaas.config": (
-                f'{login} required user_{USER}="{self.password.read_text()}";'
-            ),
-            "listener.name.sasl_ssl.ssl.keystore.type": "PEM",
-            "listener.name.sasl_ssl.ssl.keystore.location": keystore,
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-            "log.dirs": self.data,
-            # One node keeps one copy of everything.
-            "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 4,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 1,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "share.coordinator.state.topic.num.partitions": 1,
-            # Groups that form at once, and sessions as short as a test wants them.
-            "group.initial.rebalance.delay.ms": 0,
-            "group.min.session.timeout.ms": 1000,
-            "group.consumer.min.session.timeout.ms": 1000,
-            "group.consumer.min.heartbeat.interval.ms": 500,
-            "auto.create.topics.enable": "false",
-            "num.network.threads": 2,
-            "num.io.threads": 2,
-            "num.replica.fetchers": 1,
-            "background.threads": 2,
-            "num.recovery.threads.per.data.dir": 1,
-            "log.cleaner.dedupe.buffer.size": 4 * 2**20,
-            "log.segment.bytes": 64 * 2**20,
-            "log.retention.ms": 3_600_000,
-        }
+        return Template(manifests.text("broker.properties")).substitute(
+            clients=clients + (f",PODS://{self.for_pods}" if self.for_pods else ""),
+            controller=f"{HOST}:{self.layout.ports['kafka-controller']}",
+            folder=self.folder,
+            password=self.password.read_text(),
+            user=USER,
+        )
 
 
 def _pkcs8(key: Path) -> str:

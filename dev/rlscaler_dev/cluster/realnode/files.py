@@ -44,44 +44,9 @@ class NodeFiles:
         return self.directory / "var.work"
 
     @property
-    def containerd_root(self) -> Path:
-        """Images and snapshots."""
-        return self.directory / "containerd"
-
-    @property
-    def containerd_config(self) -> Path:
-        """containerd's configuration."""
-        return self.directory / "containerd.toml"
-
-    @property
     def cni_dir(self) -> Path:
         """The pod network's definition."""
         return self.directory / "cni"
-
-    @property
-    def kubelet_config(self) -> Path:
-        """KubeletConfiguration."""
-        return self.directory / "kubelet.yaml"
-
-    @property
-    def kubelet_kubeconfig(self) -> Path:
-        """The kubelet's own identity, to which the Node authorizer applies."""
-        return self.directory / "kubelet.kubeconfig"
-
-    @property
-    def resolv_conf(self) -> Path:
-        """The resolv.conf that pods inherit; it keeps the host's search domains out."""
-        return self.directory / "resolv.conf"
-
-    @property
-    def proxy_config(self) -> Path:
-        """KubeProxyConfiguration."""
-        return self.directory / "kube-proxy.yaml"
-
-    @property
-    def corefile(self) -> Path:
-        """CoreDNS's configuration."""
-        return self.directory / "Corefile"
 
     @property
     def images_dir(self) -> Path:

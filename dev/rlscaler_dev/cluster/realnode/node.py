@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from rlscaler_dev.cluster import components
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kube import KubeClient, has_condition
 from rlscaler_dev.cluster.kwok import GPU_RESOURCE
@@ -35,7 +37,10 @@ def open_node(cluster: ClusterState, layout: Layout) -> Future[list[str]]:
     forwards = {ports["apiserver"]: ports["apiserver"], ports["prometheus"]: ports["prometheus"]}
     prefix = namespace.open_namespace(cluster, forwards | {ports["gateway"]: GATEWAY_PORT})
     daemons.write_files(cluster.name, layout)
-    namespace.spawn(cluster, "containerd", daemons.containerd(layout))
+    containerd = components.command(
+        replace(layout, binaries={"containerd": packages.needed("containerd")}), "containerd"
+    )
+    namespace.spawn(cluster, "containerd", containerd)
     with_images = (images.pause(), images.prometheus(Path(layout.binaries["prometheus"])))
     executor = ThreadPoolExecutor(1, thread_name_prefix="images")
     imported = executor.submit(_import, cluster, NodeFiles.of(layout.directory), prefix, with_images)
@@ -60,9 +65,8 @@ def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: 
 
 def join(cluster: ClusterState, layout: Layout) -> None:
     """Start DNS, kube-proxy and the kubelet, which registers the node."""
-    namespace.spawn(cluster, "coredns", daemons.coredns(layout))
-    namespace.spawn(cluster, "kube-proxy", daemons.kube_proxy(layout))
-    namespace.spawn(cluster, "kubelet", daemons.kubelet(layout))
+    for name in ("coredns", "kube-proxy", "kubelet"):
+        namespace.spawn(cluster, name, components.command(layout, name))
 
 
 def add_gpus(client: KubeClient, count: int) -> None:
@@ -78,7 +82,8 @@ def add_gpus(client: KubeClient, count: int) -> None:
 
 def start_gateway(cluster: ClusterState, layout: Layout, client: KubeClient) -> None:
     """Start Traefik and give it its class; the definitions must be served already."""
-    namespace.spawn(cluster, "traefik", daemons.traefik(layout), {"KUBECONFIG": str(layout.kubeconfig)})
+    environment = {"KUBECONFIG": str(layout.kubeconfig)}
+    namespace.spawn(cluster, "traefik", components.command(layout, "traefik"), environment)
     client.apply_all(_gateway_manifests())
 
 
