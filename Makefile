@@ -315,7 +315,7 @@ chart-test: $(STAMP) ## The Helm charts: lint, rendering, schema, and everything
 	$(BIN)/rlscaler cluster build helm kubectl
 	$(BIN)/pytest tests/chart $(ARGS)
 
-BENCHMARKS = arbiter decision fit_waiting operator_memory rl_speed simulator tick
+BENCHMARKS = arbiter decision fit_waiting rl_speed simulator tick
 # The others need a cluster of minutes: their first lines say how they are called.
 
 .PHONY: bench

@@ -1,6 +1,6 @@
 """Time of one batch of decisions: observe, actor and shield, no I/O.
 
-    python benchmarks/decision.py [--rows 1000] [--repeats 300] [--random-network] [--out FILE]
+    python benchmarks/decision.py [--rows 1000] [--repeats 300] [--out FILE]
 
 Prints milliseconds a batch (best, median and 99th percentile, beside the machine's load), and how much longer the
 same decisions take one by one.
@@ -8,8 +8,6 @@ same decisions take one by one.
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import os
 import time
 from collections.abc import Callable
@@ -20,9 +18,8 @@ from typing import Any
 import click
 import numpy as np
 
-from rlscaler_core.decision.actor import INPUT, OUTPUT, Actor, ActorLike
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
@@ -33,41 +30,6 @@ QUANTILES = {"best": 0, "p50": 50, "p99": 99}
 
 BEHAVIOR_EVERY = 4
 """One policy in so many has a `behavior`."""
-
-
-def random_network(stack_size: int = 4, hidden: int = 64, seed: int = 0) -> bytes:
-    """An untrained tanh network of the shipped shape, as ONNX."""
-    from onnx import TensorProto, checker, helper, numpy_helper
-
-    generator = np.random.default_rng(seed)
-    sizes = (10 * stack_size, hidden, hidden, 13)
-    nodes, weights, flow = [], [], INPUT
-    for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-        weight = (generator.standard_normal((rows, columns)) / np.sqrt(rows)).astype(np.float32)
-        weights += [
-            numpy_helper.from_array(weight, f"w{layer}"),
-            numpy_helper.from_array(np.zeros(columns, np.float32), f"b{layer}"),
-        ]
-        last = layer == len(sizes) - 2
-        nodes.append(helper.make_node("Gemm", [flow, f"w{layer}", f"b{layer}"], [OUTPUT if last else f"z{layer}"]))
-        if not last:
-            nodes.append(helper.make_node("Tanh", [f"z{layer}"], [f"h{layer}"]))
-            flow = f"h{layer}"
-    graph = helper.make_graph(
-        nodes,
-        "random",
-        [helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["N", sizes[0]])],
-        [helper.make_tensor_value_info(OUTPUT, TensorProto.FLOAT, ["N", 13])],
-        weights,
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    checker.check_model(model)
-    return bytes(model.SerializeToString())
-
-
-def random_actor() -> Actor:
-    content = random_network()
-    return Actor.load(content, Manifest(name="random", digest=hashlib.sha256(content).hexdigest()))
 
 
 def fleet(n: int, stack_size: int, seed: int = 0) -> tuple[Params, State, Samples]:
@@ -141,14 +103,13 @@ def measure(actor: ActorLike, rows: int, repeats: int) -> dict[str, float]:
 @click.command()
 @click.option("--rows", default=1000, show_default=True, help="Policies in the batch.")
 @click.option("--repeats", default=300, show_default=True)
-@click.option("--random-network", is_flag=True, help="An untrained 64x64 network instead of the bundled actor.")
 @out_option
-def main(rows: int, repeats: int, random_network: bool, out: Path | None) -> None:
+def main(rows: int, repeats: int, out: Path | None) -> None:
     """Time one batch of decisions."""
-    actor = random_actor() if random_network else load_bundled("ppo")
+    actor = load_bundled("ppo")
     figures = measure(actor, rows, repeats)
     report = {
-        "actor": "random 64x64 network" if random_network else f"bundled ppo {actor.manifest.digest[:12]}",
+        "actor": f"bundled ppo {actor.manifest.digest[:12]}",
         "rows": rows,
         "machine": machine(),
         "load_average": round(os.getloadavg()[0], 2),

@@ -1,11 +1,12 @@
 """Does anything of the operator grow while it runs: memory, threads, open files, sockets, writes to the API server?
 
-    python -m benchmarks.soak [--minutes 60] [--policies 20] [--seed 1] [--out FILE]
+    python -m benchmarks.soak [--minutes 60] [--policies 20] [--seed 1] [--still] [--out FILE]
 
 Starts a control plane, a Deployment pair and an Auto policy per service, an exporter with a load that swings every 90
 seconds (a day in the time of a minute and a half), and the operator as a process of its own. All the time something
 happens to the policies: they are edited, paused, deleted and made again; autoscalers come and go; other writers set
-replicas; Deployments roll out, pods are deleted, and so is the Lease. Every ten seconds the process is measured.
+replicas; Deployments roll out, pods are deleted, and so is the Lease. Every ten seconds the process is measured. With
+`--still` nothing happens but the load.
 
 Prints one JSON document and exits with 1 where the last third is above the first third after a fifth of the time for
 warming up: memory by more than 10 MiB and 5 %, threads by 2, open files or sockets by 8, writes by a third.
@@ -14,6 +15,7 @@ warming up: memory by more than 10 MiB and 5 %, threads by 2, open files or sock
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import signal
@@ -30,8 +32,7 @@ import click
 import psutil
 import requests
 import yaml
-from benchmarks.operator_memory import DEPLOYMENTS, NAMESPACE, POLICIES, POOLS, REPOSITORY, Service, deployment, policy
-from prometheus_client import start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from prometheus_client.parser import text_string_to_metric_families
 
 from rlscaler_dev.benchmark import machine, out_option, write
@@ -39,6 +40,12 @@ from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.exceptions import ApiError
 
+REPOSITORY = Path(__file__).parents[1]
+POOLS = {"gpu": 20.0, "cpu": 4.0}
+NAMESPACE = "default"
+POLICIES = f"/apis/rlscaler.io/v1alpha1/namespaces/{NAMESPACE}/rlscalingpolicies"
+DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
+LABELS = ("namespace", "service", "pool")
 SAMPLE_SECONDS = 10.0
 EVENT_SECONDS = 2.0
 WARM_UP_SHARE = 0.2
@@ -49,6 +56,49 @@ MERGE = "application/merge-patch+json"
 GROWTH = {"resident_mib": (10.0, 0.05), "threads": (2.0, 0.0), "files": (8.0, 0.0), "sockets": (8.0, 0.0)}
 """Most growth, as a number and as a share: the larger one counts."""
 WRITES_SHARE = 1 / 3
+
+
+class Service:
+    """The metrics of all services, under a load that swings between 5 and 60 requests/s."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.names, self.registry, self._at = names, CollectorRegistry(), time.monotonic()
+        self._received = Counter("inference_requests_received", "Arrived.", LABELS, registry=self.registry)
+        self._duration = Histogram("inference_request_duration_seconds", "Latency.", LABELS, registry=self.registry)
+        self._gpu = Gauge("DCGM_FI_DEV_GPU_UTIL", "%", ("namespace", "pod", "gpu"), registry=self.registry)
+
+    def step(self) -> None:
+        now = time.monotonic()
+        rate = 32.5 + 27.5 * math.sin(now / 15)
+        for name in self.names:
+            for pool in POOLS:
+                self._received.labels(NAMESPACE, name, pool).inc(rate / 2 * (now - self._at))
+                self._duration.labels(NAMESPACE, name, pool).observe(0.2)
+            self._gpu.labels(NAMESPACE, f"{name}-gpu-6b7f-abcde", "0").set(rate)
+        self._at = now
+
+
+def deployment(name: str, pool: str) -> dict[str, Any]:
+    pod = {
+        "nodeSelector": {"pool": pool},
+        "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
+        "containers": [{"name": "app", "image": "app"}],
+    }
+    template = {"metadata": {"labels": {"app": name, "rlscaler.io/flavour": pool}}, "spec": pod}
+    spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def policy(name: str) -> dict[str, Any]:
+    targets = {
+        pool: {"deployment": f"{name}-{pool}", "maxReplicas": 10, "requestsPerSecond": rps}
+        for pool, rps in POOLS.items()
+    }
+    for pool, seconds in (("gpu", 45), ("cpu", 8)):
+        targets[pool]["coldStartSeconds"] = seconds
+    spec = {"mode": "Auto", "intervalSeconds": 10, "senseSeconds": 1, "targets": targets}
+    kind = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy"}
+    return kind | {"metadata": {"name": name}, "spec": spec | {"slo": {"latencyMilliseconds": 1000}}}
 
 
 class Churn:
@@ -145,7 +195,9 @@ def sample(process: psutil.Process, kube: KubeClient, url: str) -> dict[str, flo
     }
 
 
-def soak(process: psutil.Process, kube: KubeClient, url: str, names: list[str], seed: int, seconds: float) -> Any:
+def soak(
+    process: psutil.Process, kube: KubeClient, url: str, names: list[str], seed: int, seconds: float, still: bool
+) -> Any:
     """Samples, and how often each thing happened."""
     churn, samples, began = Churn(kube, names, seed), [], time.monotonic()
     due = 0.0
@@ -153,7 +205,8 @@ def soak(process: psutil.Process, kube: KubeClient, url: str, names: list[str], 
         if elapsed >= due:
             samples.append({"at": round(elapsed, 1), **sample(process, kube, url)})
             due += SAMPLE_SECONDS
-        churn.step()
+        if not still:
+            churn.step()
         time.sleep(EVENT_SECONDS)
     return samples, churn.done
 
@@ -178,7 +231,7 @@ def judged(samples: list[dict[str, float]]) -> tuple[dict[str, Any], list[str]]:
     return figures, grown
 
 
-def run(name: str, policies: int, seconds: float, seed: int) -> dict[str, Any]:
+def run(name: str, policies: int, seconds: float, seed: int, still: bool) -> dict[str, Any]:
     info = api.up(name, cold_start_seconds={"gpu": (1, 2), "cpu": (0.2, 0.8)})
     names = [f"chat-{i}" for i in range(policies)]
     service, over = Service(names), threading.Event()
@@ -197,7 +250,7 @@ def run(name: str, policies: int, seconds: float, seed: int) -> dict[str, Any]:
             for policy_name in names:
                 for pool in POOLS:
                     kube.request("POST", DEPLOYMENTS, deployment(f"{policy_name}-{pool}", pool))
-            return _run(info, kube, names, seconds, seed)
+            return _run(info, kube, names, seconds, seed, still)
     finally:
         over.set()
         stepping.join()
@@ -205,7 +258,9 @@ def run(name: str, policies: int, seconds: float, seed: int) -> dict[str, Any]:
         thread.join()
 
 
-def _run(info: api.ClusterInfo, kube: KubeClient, names: list[str], seconds: float, seed: int) -> dict[str, Any]:
+def _run(
+    info: api.ClusterInfo, kube: KubeClient, names: list[str], seconds: float, seed: int, still: bool
+) -> dict[str, Any]:
     port = 20000 + os.getpid() % 20000
     command = [sys.executable, "-m", "rlscaler_live.cli", "operator", "run", "--kubeconfig", str(info.kubeconfig)]
     command += ["--prometheus-url", str(info.prometheus_url), "--scrape-interval", "2", "--metrics-port", str(port)]
@@ -217,7 +272,7 @@ def _run(info: api.ClusterInfo, kube: KubeClient, names: list[str], seconds: flo
             kube.request("POST", POLICIES, policy(policy_name))
         url = f"http://127.0.0.1:{port}"
         _wait_until_ready(url, operator)
-        samples, done = soak(psutil.Process(operator.pid), kube, url, names, seed, seconds)
+        samples, done = soak(psutil.Process(operator.pid), kube, url, names, seed, seconds, still)
         code = operator.poll()
     finally:
         if operator.poll() is None:
@@ -250,11 +305,12 @@ def _wait_until_ready(url: str, operator: subprocess.Popen[bytes]) -> None:
 @click.option("--minutes", default=60.0, show_default=True)
 @click.option("--policies", default=20, show_default=True)
 @click.option("--seed", default=1, show_default=True)
+@click.option("--still", is_flag=True, help="Leave the objects alone.")
 @out_option
-def main(minutes: float, policies: int, seed: int, out: Path | None) -> None:
+def main(minutes: float, policies: int, seed: int, still: bool, out: Path | None) -> None:
     name = f"bench-soak-{os.getpid()}"
     try:
-        figures = run(name, policies, 60 * minutes, seed)
+        figures = run(name, policies, 60 * minutes, seed, still)
     finally:
         api.down(name)
     result = {"benchmark": "soak", "minutes": minutes, "policies": policies, **figures, "machine": machine()}
