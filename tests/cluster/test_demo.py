@@ -122,7 +122,7 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
 
 @pytest.mark.parametrize(
     ("number", "step"),
-    [pytest.param(signal.SIGINT, "load: spike", marks=pytest.mark.long), (signal.SIGTERM, "first replicas")],
+    [pytest.param(signal.SIGINT, "load: spike", marks=pytest.mark.long), (signal.SIGTERM, "a cold start takes")],
 )
 def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals, step: str) -> None:
     out = tmp_path / "out"
