@@ -49,10 +49,6 @@ def test_a_quiet_load_needs_one_replica_of_each_pool_and_no_number_is_quicker_th
     assert best_constant(replace(records, run=replace(records.run, slo_ms=1.0))) is None
 
 
-def test_no_constant_replicas_are_best_where_none_is_enough() -> None:
-    assert best_constant(steady(1000, seconds=20)) is None
-
-
 def test_another_run_is_told_by_what_its_own_records_say() -> None:
     records = made_up_run()
     hpa = replace(records, run=replace(records.run, contender="hpa"))

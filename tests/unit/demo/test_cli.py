@@ -16,23 +16,9 @@ from rlscaler_dev.exceptions import DemoError
 from .test_records import write_records
 
 
-def test_help_names_every_choice() -> None:
-    result = CliRunner().invoke(demo, ["--help"])
-    assert result.exit_code == 0
-    for word in ("spike", "trace", "hpa", "Shadow", "--keep-cluster", "report"):
-        assert word in result.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--pattern", "sawtooth"], "'sawtooth' is not one of"),
-        (["--duration", "3"], "3 is not in the range"),
-        (["--interval", "5"], "5 is not in the range 10<=x<=300"),
-        (["--mode", "auto"], "'auto' is not one of"),
-        (["--contender", "keda"], "'keda' is not one of"),
-        (["--seed", "-1"], "-1 is not in the range"),
-        (["--kubeconfig", "/nowhere"], "'/nowhere' does not exist"),
         (["--gpu-cold-start", "9-3"], "from low to high"),
         (["--gpu-cold-start", "soon"], "not a range of seconds such as 35-55"),
         (["--trace", __file__], "--trace is for --pattern trace"),

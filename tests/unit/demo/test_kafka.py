@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from rlscaler_core.api.policy import parse
 from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, TOPIC, Play, scaler
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
 from rlscaler_dev.demo.kafka.recorder import Waiting, write_rebalances
 from rlscaler_dev.exceptions import DevClusterError
 
@@ -92,20 +92,6 @@ def test_the_policy_is_valid_and_the_autoscaler_has_its_bounds() -> None:
     assert (autoscaler["spec"]["minReplicas"], autoscaler["spec"]["maxReplicas"]) == (1, PARTITIONS)
 
 
-def test_keda_comes_as_it_is_or_as_it_was_searched() -> None:
-    this = Play(Path("/out"), slo_ms=5000)
-    default, tuned = (scaler(CONTENDERS[name], this, "127.0.0.1:9092")["spec"] for name in ("keda", "keda-tuned"))
-    assert (default["minReplicaCount"], default["maxReplicaCount"]) == (1, PARTITIONS)
-    behavior = {"scaleDown": {"stabilizationWindowSeconds": 15}}
-    assert tuned.pop("advanced") == {"horizontalPodAutoscalerConfig": {"behavior": behavior}}
-    assert default | {"triggers": []} == tuned | {"triggers": []}, "everything else is left alone"
-    read, followed = (one["triggers"][0]["metadata"] for one in (default, tuned))
-    assert read == {"bootstrapServers": "127.0.0.1:9092", "topic": TOPIC, "offsetResetPolicy": "earliest"} | {
-        "consumerGroup": GROUP
-    }
-    assert followed == read | {"lagThreshold": "60"}, "0.6 s of a consumer that processes 100 messages/s"
-
-
 def test_what_waits_is_followed_while_it_is_written(tmp_path: Path) -> None:
     produced, processed = tmp_path / "produced.csv", tmp_path / "processed.csv"
     waiting = Waiting(produced, processed)
@@ -146,13 +132,6 @@ def test_a_message_that_is_never_processed_is_lost_and_late(tmp_path: Path) -> N
     assert found.worst_lag_seconds is None
 
 
-def test_rebalances_are_unknown_where_the_broker_was_not_measured(tmp_path: Path) -> None:
-    write_records(tmp_path, "hpa", seconds_each=0.5)
-    path = tmp_path / "hpa" / "data" / "rebalances.csv"
-    path.write_text("time,rebalances\n112,4\n")
-    assert results.figures(results.read(tmp_path / "hpa")).rebalances is None
-
-
 def test_the_lag_is_the_age_of_the_oldest_message_that_waits(tmp_path: Path) -> None:
     write_records(tmp_path, "hpa", seconds_each=2.0)
     played = results.read(tmp_path / "hpa")
@@ -160,12 +139,6 @@ def test_the_lag_is_the_age_of_the_oldest_message_that_waits(tmp_path: Path) -> 
     assert played.lag()[-1] == 0.0
     nothing = replace(played, done=played.written)
     assert np.all(nothing.lag() == 0.0)
-
-
-def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
-    done = CliRunner().invoke(demo, ["kafka", "--report", "--out", str(tmp_path)])
-    assert done.exit_code == 1
-    assert "has no records of a demo of Kafka" in done.output
 
 
 def test_a_record_that_is_broken_is_named(tmp_path: Path) -> None:

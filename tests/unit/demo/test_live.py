@@ -10,17 +10,13 @@ from typing import Any
 import pytest
 
 from rlscaler_dev.demo.recorder import PoolBook, Replicas, route_weights
-from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail, guard_texts, read_decision
+from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail, read_decision
 
 
 def pod(uid: str, ready: bool = False, terminating: bool = False, phase: str = "Pending") -> dict[str, Any]:
     metadata: dict[str, Any] = {"uid": uid} | ({"deletionTimestamp": "now"} if terminating else {})
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
     return {"metadata": metadata, "status": {"phase": phase, "conditions": conditions}}
-
-
-def test_a_pool_is_unknown_until_its_deployment_was_seen() -> None:
-    assert PoolBook().replicas is None
 
 
 def test_pods_are_counted_from_creation_to_the_end_of_their_termination() -> None:
@@ -37,12 +33,6 @@ def test_pods_are_counted_from_creation_to_the_end_of_their_termination() -> Non
     for event, thing, expected in steps:
         book.pod(event, thing)
         assert book.replicas == expected
-
-
-def test_a_pod_without_status_is_starting() -> None:
-    book = PoolBook(spec=1)
-    book.pod("ADDED", {"metadata": {"uid": "a"}})
-    assert book.replicas == Replicas(1, 1, 0, 1)
 
 
 def test_route_weights_are_by_backend_name() -> None:
@@ -86,11 +76,6 @@ def test_live_figures_are_about_the_last_seconds(tmp_path: Path) -> None:
 def guard(name: str, before: tuple[int, int], after: tuple[int, int]) -> dict[str, Any]:
     return {"guard": name, "before": dict(zip(("gpu", "cpu"), before, strict=True)),
             "after": dict(zip(("gpu", "cpu"), after, strict=True))}  # fmt: skip
-
-
-def test_only_guards_that_changed_something_are_shown() -> None:
-    guards = [guard("proposal", (1, 1), (2, 1)), guard("floor", (2, 1), (2, 4)), guard("limits", (2, 4), (2, 4))]
-    assert guard_texts(guards) == ["floor cpu 1→4"]
 
 
 def test_a_decision_is_read_from_the_audit_log() -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from rlscaler_dev.demo.beside import best_constant
-from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, title, words
+from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, words
 from rlscaler_dev.demo.records import Records
 from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.timeline import Timeline, build_timeline
@@ -41,20 +40,6 @@ def test_a_run_is_drawn_in_full_size(tmp_path: Path) -> None:
 def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) -> None:
     draw(make_records(requests=requests), tmp_path / "timeline.png")
     assert png_size(tmp_path / "timeline.png")[0] == 1760
-
-
-def test_the_title_names_contender_pattern_and_seed() -> None:
-    records = make_records()
-    text = title(summarise(records))
-    assert "RLScalingPolicy" in text
-    assert "spike" in text
-    assert "seed 1" in text
-    hpa = summarise(replace(records, run=replace(records.run, contender="hpa")))
-    assert "HorizontalPodAutoscaler" in title(hpa)
-
-
-def test_the_subtitle_gives_the_share_that_missed_the_slo() -> None:
-    assert "40.0% failed or over 1000 ms" in subtitle(summarise(make_records()))
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -60,29 +58,10 @@ def test_stopping_ends_the_process_and_all_it_started(supervisor: Supervisor, tm
     assert not runs(grandchild)
 
 
-def test_a_process_that_ignores_sigterm_is_killed(supervisor: Supervisor, tmp_path: Path) -> None:
-    child = supervisor.start("stubborn", python(STUBBORN))
-    supervisor.wait_until(child, lambda: "up" in (tmp_path / "stubborn.log").read_text(), 20)
-    supervisor.stop("stubborn", grace_seconds=0.2)
-    assert child.process.returncode == -signal.SIGKILL
-
-
-def test_children_do_not_get_the_terminals_interrupt(supervisor: Supervisor) -> None:
-    child = supervisor.start("own group", python(FOREVER))
-    assert os.getpgid(child.process.pid) == child.process.pid != os.getpgid(0)
-
-
 def test_a_crash_is_noticed_with_the_end_of_the_log(supervisor: Supervisor) -> None:
     child = supervisor.start("service", python(BROKEN))
     with pytest.raises(ChildError, match=r"service ended unexpectedly \(exit code 1\)(.|\n)*port 80 is in use"):
         supervisor.wait_until(child, lambda: False, 20)
-
-
-def test_a_crash_of_another_child_interrupts_the_waiting(supervisor: Supervisor) -> None:
-    waiting = supervisor.start("waiting", python(FOREVER))
-    supervisor.start("service", python(BROKEN))
-    with pytest.raises(ChildError, match="service ended"):
-        supervisor.wait_until(waiting, lambda: False, 20)
 
 
 def test_a_child_that_is_never_ready_is_named(supervisor: Supervisor) -> None:
@@ -101,17 +80,6 @@ def test_a_killed_child_shows_its_signal(supervisor: Supervisor) -> None:
     child.process.kill()
     with pytest.raises(ChildError, match="killed by SIGKILL"):
         supervisor.wait_until(child, lambda: False, 20)
-
-
-def test_finish_returns_the_exit_code_of_a_child_that_is_done(supervisor: Supervisor) -> None:
-    child = supervisor.start("load", python("raise SystemExit(3)"))
-    wait_for(lambda: not child.running)
-    assert supervisor.finish("load") == 3
-    supervisor.check()
-
-
-def test_stopping_an_unknown_child_is_fine(supervisor: Supervisor) -> None:
-    supervisor.stop("nobody")
 
 
 def test_tail_of_a_missing_and_of_a_long_log(tmp_path: Path) -> None:
@@ -175,10 +143,3 @@ def test_what_is_missing_is_waited_for_and_named(supervisor: Supervisor) -> None
     supervisor.wait_while(lambda: left.pop() if left else "", 20)
     with pytest.raises(DemoError, match="waited 0 s for a replica; the logs are in"):
         supervisor.wait_while(lambda: "a replica", 0)
-
-
-def test_a_child_that_ends_is_noticed_while_something_is_missing(supervisor: Supervisor) -> None:
-    child = supervisor.start("broken", python(BROKEN))
-    wait_for(lambda: not child.running)
-    with pytest.raises(ChildError, match="port 80 is in use"):
-        supervisor.wait_while(lambda: "a replica", 20)

@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rlscaler_dev.demo.records import CsvWriter, Run, Steps, read_records
+from rlscaler_dev.demo.records import Run, Steps, read_records
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS
 from rlscaler_dev.exceptions import RecordError
 
@@ -25,29 +23,9 @@ def test_a_value_holds_until_the_next_row_and_is_unknown_before_the_first() -> N
     np.testing.assert_array_equal(found, [np.nan, 10, 10, 20, 20])
 
 
-def test_of_two_rows_at_one_moment_the_later_holds() -> None:
-    assert steps([1, 1], [10, 20]).at(np.array([1.0]))[0, 0] == 20
-
-
 def test_integral_cuts_at_the_edges_and_at_the_changes() -> None:
     found = steps([0, 1.5, 2.25], [1, 3, 0]).integral(np.array([1.0, 2.0, 4.0]))[:, 0]
     np.testing.assert_allclose(found, [0.5 * 1 + 0.5 * 3, 0.25 * 3])
-
-
-def test_nothing_is_integrated_before_the_first_row() -> None:
-    np.testing.assert_allclose(steps([3], [2]).integral(np.array([0.0, 2.0, 4.0]))[:, 0], [0, 2])
-
-
-@given(
-    st.lists(st.tuples(st.floats(0, 100), st.integers(0, 20)), min_size=1, max_size=20),
-    st.floats(0, 100),
-)
-def test_the_integral_of_two_halves_is_the_integral_of_the_whole(rows: list[tuple[float, int]], cut: float) -> None:
-    rows.sort(key=lambda row: row[0])
-    series = steps([at for at, _ in rows], [value for _, value in rows])
-    parts = series.integral(np.array([0.0, cut, 100.0]))
-    whole = series.integral(np.array([0.0, 100.0]))
-    np.testing.assert_allclose(parts.sum(), whole.sum(), atol=1e-9)
 
 
 def test_changes_are_counted_within_the_window_only() -> None:
@@ -111,10 +89,3 @@ def test_a_run_of_another_program_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"seed": 1}')
     with pytest.raises(RecordError, match=r"run\.json"):
         Run.read(tmp_path / "run.json")
-
-
-def test_every_row_is_on_disk_at_once(tmp_path: Path) -> None:
-    writer = CsvWriter(tmp_path / "a.csv", ("x", "y"))
-    writer.row(1, "b")
-    assert (tmp_path / "a.csv").read_text().split() == ["x,y", "1,b"]
-    writer.close()

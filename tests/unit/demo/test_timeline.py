@@ -77,10 +77,6 @@ def test_summary_has_exactly_the_promised_figures() -> None:
     assert (summary["decisions"], summary["unknown_observations"]) == (2, 2)
 
 
-def test_a_placement_that_is_kept_is_no_change_and_another_one_is() -> None:
-    assert summarise(make_records())["placement_changes"] == 1
-
-
 def test_decisions_of_an_hpa_are_its_changes_of_scale() -> None:
     summary = summarise(make_records(run=make_run(contender="hpa"), decisions=make_decisions()))
     assert (summary["decisions"], summary["unknown_observations"]) == (2, 0)

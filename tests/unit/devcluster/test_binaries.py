@@ -57,13 +57,6 @@ def test_releases_are_located_where_upstream_publishes_them(monkeypatch: pytest.
     assert release.locate(TOOLS["rlscaler-kube-scheduler"]) is None, "ours, from packages of Kubernetes"
 
 
-def test_checksums_are_read_alone_or_from_a_list() -> None:
-    assert release.checksum("abc\n", "kubectl") == "abc"
-    assert release.checksum("abc  other.tar.gz\ndef  etcd.tar.gz\n", "etcd.tar.gz") == "def"
-    with pytest.raises(KeyError, match=r"etcd\.tar\.gz"):
-        release.checksum("abc  other.tar.gz\n", "etcd.tar.gz")
-
-
 @pytest.mark.parametrize(
     ("version", "switching", "enough"),
     [

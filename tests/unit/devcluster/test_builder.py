@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import shutil
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
@@ -129,25 +128,3 @@ def test_a_long_step_writes_a_line_every_half_minute_where_there_is_no_terminal(
         reporter.step("kwok", now, 95)
     reporter.finish("kwok", "built")
     assert written.getvalue().splitlines() == ["kwok: 30/95", "kwok: 60/95", "kwok: 90/95", "kwok: built"]
-
-
-def test_disk_that_the_caches_hold_already_is_not_asked_for_again() -> None:
-    empty = builder.disk_needed_mb([TOOLS["kube-apiserver"]])
-    filled = paths.go_dir() / "build" / "x"
-    filled.parent.mkdir(parents=True)
-    filled.write_bytes(os.urandom(5 << 20))
-    assert 4 <= empty - builder.disk_needed_mb([TOOLS["kube-apiserver"]]) <= 6
-
-
-def test_our_own_go_caches_unless_the_users_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GOCACHE", "/users/build")
-    assert environment()["GOCACHE"] == str(paths.go_dir() / "build")
-    monkeypatch.setenv("RLSCALER_GO_CACHES", "user")
-    assert environment()["GOCACHE"] == "/users/build"
-
-
-def test_the_module_folder_follows_the_package(cache: Path) -> None:
-    folder = builder.module_dir("adapter")
-    assert {"go.mod", "go.sum", "main.go"} <= {entry.name for entry in folder.iterdir()}
-    (folder / "go.mod").write_text("stale")
-    assert (builder.module_dir("adapter") / "go.mod").read_text().startswith("module ")

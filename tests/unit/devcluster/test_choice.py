@@ -29,14 +29,6 @@ def test_an_incompatible_one_is_passed_over_and_named() -> None:
     assert "/opt/kube-apiserver is 1.20.0" in chosen.reason
 
 
-def test_the_second_on_path_is_taken_when_the_first_will_not_do() -> None:
-    assert choose(APISERVER, [OLD, GOOD], None, never).path == GOOD.path
-
-
-def test_a_binary_without_a_version_is_not_trusted() -> None:
-    assert choose(APISERVER, [Found("/usr/bin/kube-apiserver", None)], None, lambda: False).source == BUILD
-
-
 @pytest.mark.parametrize(("reachable", "source"), [(True, RELEASE), (False, BUILD)])
 def test_a_release_where_the_network_allows_it_else_a_build(reachable: bool, source: str) -> None:
     assert choose(APISERVER, [], None, lambda: reachable).source == source
@@ -44,10 +36,6 @@ def test_a_release_where_the_network_allows_it_else_a_build(reachable: bool, sou
 
 def test_asking_for_a_build_ignores_path_and_network() -> None:
     assert choose(APISERVER, [GOOD], None, never, source=BUILD).source == BUILD
-
-
-def test_asking_for_a_release_does_not_probe() -> None:
-    assert choose(APISERVER, [GOOD], None, never, source=RELEASE).source == RELEASE
 
 
 @given(

@@ -68,14 +68,6 @@ def test_kwoks_configuration_has_one_ready_stage_for_each_flavour_and_one_for_th
     assert {"Metric", "ClusterResourceUsage"} <= {kind for kind, _ in documents}
 
 
-def test_only_gpu_nodes_are_tainted_and_hold_gpus() -> None:
-    pool = {node["metadata"]["name"]: node for node in kwok.nodes(gpu_nodes=1, gpus_per_node=4, cpu_nodes=1)}
-    assert pool["gpu-1"]["status"]["capacity"]["nvidia.com/gpu"] == "4"
-    assert pool["gpu-1"]["spec"]["taints"][0]["key"] == "nvidia.com/gpu"
-    assert "nvidia.com/gpu" not in pool["cpu-1"]["status"]["capacity"]
-    assert pool["cpu-1"]["spec"] == {}
-
-
 def test_the_api_server_listens_on_loopback_only(tmp_path: Path) -> None:
     layout = Layout(tmp_path, dict.fromkeys(PORTS, 20001), {"kube-apiserver": "/bin/kube-apiserver"})
     options = command(layout, "kube-apiserver")

@@ -67,12 +67,6 @@ def test_a_maven_that_fails_is_quoted_and_leaves_nothing(empty: Path, tmp_path: 
     assert list((tmp_path / "cache" / "kafka").iterdir()) == []
 
 
-def test_a_fetch_without_the_broker_is_none(empty: Path) -> None:
-    script(empty, "mvn", "exit 0")
-    with pytest.raises(ToolchainError, match="could not fetch"):
-        jars.provide(Reporter())
-
-
 def test_what_was_fetched_is_not_fetched_again(empty: Path) -> None:
     folder = jars._folder()
     folder.mkdir(parents=True)

@@ -63,12 +63,6 @@ def test_a_process_whose_record_was_lost_is_found_by_its_marker(directory: Path)
     assert not directory.exists()
 
 
-def test_output_goes_to_the_log(directory: Path) -> None:
-    record = processes.spawn("speak", ["/bin/sh", "-c", "echo one; echo two >&2"], directory)
-    wait_until(lambda: "two" in record.log_tail(), "output", 5)
-    assert record.log_tail() == "one\ntwo"
-
-
 def test_the_state_survives_a_round_trip(directory: Path) -> None:
     cluster = ClusterState(NAME, ports={"etcd": 20001})
     cluster.record(processes.spawn("sleep", SLEEP, directory))

@@ -64,17 +64,6 @@ def test_trace_repeats_and_keeps_its_volume() -> None:
     np.testing.assert_allclose(fast, [1.0, 3.0, 2.0])
 
 
-def test_bins_finer_than_a_second_are_averaged() -> None:
-    trace = Trace(np.array([0.0, 4.0, 2.0, 4.0]), 0.5)
-    np.testing.assert_allclose(patterns.rate("trace", 2, trace=trace, high=4, percentile=100), [2, 3])
-
-
-def test_the_shipped_trace_names_source_and_licence() -> None:
-    head = patterns.SAMPLE_TRACE.read_text().splitlines()[:3]
-    assert any("Source:" in line for line in head)
-    assert any("CC-BY-4.0" in line for line in head)
-
-
 @settings(max_examples=60)
 @given(
     name=st.sampled_from(patterns.PATTERNS),

@@ -33,14 +33,6 @@ def test_requests_are_served_first_in_first_out(in_fake_time: InFakeTime) -> Non
     assert in_fake_time(main) == [(0, 1), (1, 0.5), (1.5, 2)]
 
 
-def test_concurrency_is_the_number_of_requests_worked_on_at_once(in_fake_time: InFakeTime) -> None:
-    async def main() -> list[tuple[float, float]]:
-        replica = Replica("a", Flavour("gpu", mean_seconds=1.0, concurrency=2))
-        return await asyncio.gather(*(replica.submit(1.0).done for _ in range(4)))
-
-    assert in_fake_time(main) == [(0, 1), (0, 1), (1, 1), (1, 1)]
-
-
 def test_a_full_queue_refuses(in_fake_time: InFakeTime) -> None:
     async def main() -> None:
         replica = Replica("a", ONE_SECOND)
@@ -145,15 +137,6 @@ def test_without_weights_the_ready_capacity_shares(in_fake_time: InFakeTime) -> 
     in_fake_time(main)
 
 
-def test_a_pool_with_nobody_ready_gets_nothing_while_the_other_has_some(in_fake_time: InFakeTime) -> None:
-    async def main() -> None:
-        made = router({"c": "cpu"}, weights={"gpu": 800.0, "cpu": 200.0})
-        made.apply(Pod("g", "gpu", ready=False))
-        assert await pools_of(made, 10) == {"cpu": 10}
-
-    in_fake_time(main)
-
-
 @pytest.mark.parametrize("weights", [{"gpu": 1.0, "cpu": 1.0}, None, {"gpu": 0.0, "cpu": 0.0}])
 def test_nobody_ready_is_unavailable_and_counted(in_fake_time: InFakeTime, weights: dict[str, float] | None) -> None:
     async def main() -> None:
@@ -196,16 +179,6 @@ def test_a_deleted_pods_waiting_requests_go_elsewhere_and_its_series_end(in_fake
         answers = await asyncio.gather(*clients)
         assert Counter(answer.pod for answer in answers) == {"c1": 1, "c2": 5}
         assert set(made.replicas) == {"c2"}
-
-    in_fake_time(main)
-
-
-def test_a_terminating_pod_gets_nothing_new(in_fake_time: InFakeTime) -> None:
-    async def main() -> None:
-        made = router({"c1": "cpu", "c2": "cpu"})
-        made.apply(Pod("c1", "cpu", terminating=True))
-        assert {(await made.serve()).pod for _ in range(5)} == {"c2"}
-        assert made.ready() == 1
 
     in_fake_time(main)
 

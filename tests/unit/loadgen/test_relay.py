@@ -30,10 +30,3 @@ def test_a_report_replayed_is_what_happened() -> None:
     assert relay.outstanding == local.outstanding == 4
     assert remote.finish(4.0) == local.finish(4.0)
     assert there.getvalue() == here.getvalue()
-
-
-def test_what_was_reported_is_forgotten() -> None:
-    relay = Relay()
-    happen(relay, 0)
-    assert len(relay.take()) == 3
-    assert relay.take() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,13 @@ import pytest
 from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 
-from rlscaler_loadgen.cli import load, service
+from rlscaler_loadgen.cli import load
 from rlscaler_loadgen.service.metrics import PodCollector, Usage
 from rlscaler_loadgen.service.replica import CPU, Flavour, ServiceTimes
 from rlscaler_loadgen.service.router import Pod
 from rlscaler_loadgen.streams.accounts import Account
 from rlscaler_loadgen.streams.cli import PROTOCOL_NAMES
 from rlscaler_loadgen.streams.group import Members
-from rlscaler_loadgen.streams.journal import Table
 from rlscaler_loadgen.streams.member import PROTOCOLS, Job
 from rlscaler_loadgen.streams.producer import draw_keys
 
@@ -51,15 +49,6 @@ def test_a_consumer_that_ends_gives_up_the_rest_of_its_batch() -> None:
     assert one.busy_seconds(0.25) == pytest.approx(0.25)
     assert one.end(0.25) == 2
     assert one.busy_seconds(9.0) == pytest.approx(0.2), "the message that was begun is another's work"
-
-
-def test_a_consumer_under_full_load_processes_its_rate() -> None:
-    one, at = account(0.01, variation=0.5), 0.0
-    for _ in range(2000):
-        at = one.begin([0.0] * 10, at)[-1]
-        one.end()
-    assert 20_000 / at == pytest.approx(100, rel=0.03)
-    assert one.busy_seconds() == pytest.approx(at)
 
 
 def test_keys_are_as_unequal_as_they_should_be() -> None:
@@ -147,25 +136,6 @@ def test_consumers_have_the_series_of_a_real_cluster() -> None:
     assert 'container_cpu_usage_seconds_total{container="app",namespace="ns",pod="a"} 8.0' in text
     assert 'pod="b",resource="cpu",unit="core"} 4.0' in text
     assert 'container_cpu_usage_seconds_total{container="app",namespace="ns",pod="b"}' not in text
-
-
-def test_a_table_shows_its_rows_after_a_flush(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    table = Table(path, ("a", "b"))
-    table.rows(itertools.repeat((1, "x"), 2))
-    table.flush()
-    assert path.read_text().splitlines() == ["a,b", "1,x", "1,x"]
-    table.close()
-
-
-@pytest.mark.parametrize(
-    ("group", "command"),
-    [(service, ["consumers", "--deployment", "billing"]), (load, ["produce", "--topic", "orders"])],
-)
-def test_brokers_have_to_be_named(group: Any, command: list[str]) -> None:
-    done = CliRunner().invoke(group, command)
-    assert done.exit_code == 2
-    assert "Missing option '--bootstrap-servers'" in done.output
 
 
 def test_a_load_that_makes_no_sense_is_a_wrong_call(tmp_path: Path) -> None:

@@ -69,12 +69,6 @@ def test_missing_samples_are_filled_where_that_is_asked_for(tmp_path: Path, fill
     assert read_trace(tmp_path / "a.csv", fill=fill).rate.tolist() == [*rate, 5, 6]
 
 
-def test_a_time_that_comes_twice_is_refused_where_gaps_are_filled_too(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(f"{HEADER}\n0,1\n15,2\n15,3\n30,4\n60,4\n")
-    with pytest.raises(TraceError, match=r"a\.csv:4: this time is there twice"):
-        read_trace(tmp_path / "a.csv", fill="hold")
-
-
 def test_the_calendar_is_kept_when_a_trace_is_written_and_read(tmp_path: Path) -> None:
     write_trace(tmp_path / "a.csv", Trace(np.array([1.0, 2.0, 3.0]), 15.0, begin=1_772_409_615.0))
     assert read_trace(tmp_path / "a.csv").begin == 1_772_409_615.0
@@ -127,12 +121,6 @@ def test_fine_bins_keep_their_volume_and_wide_ones_are_joined_by_lines() -> None
     assert (minute[:30] == 60).all()
     np.testing.assert_allclose(np.diff(minute[30:90]), 1)
     assert (minute[150:] == 0).all()
-
-
-def test_a_percentile_is_a_rate_that_occurs() -> None:
-    trace = Trace(np.arange(100.0), 1.0)
-    assert trace.percentile(99) == 98
-    assert trace.percentile(100) == 99
 
 
 def test_a_run_with_a_bad_trace_does_not_begin(tmp_path: Path) -> None:
