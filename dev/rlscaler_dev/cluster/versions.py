@@ -7,6 +7,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 Version = tuple[int, int, int]
 
@@ -68,7 +69,8 @@ def _tools() -> dict[str, Tool]:
     for name, table in tables.items():
         if table["module"] == "k8s.io/kubernetes":
             table["stamp"] = KUBERNETES_STAMP
-        tools[name] = Tool(name, **{key: tuple(value) if key in lists else value for key, value in table.items()})
+        fields: dict[str, Any] = {key: tuple(value) if key in lists else value for key, value in table.items()}
+        tools[name] = Tool(name, **fields)
     return tools
 
 
