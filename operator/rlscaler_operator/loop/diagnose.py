@@ -50,6 +50,7 @@ class Diagnostician:
         findings.problems = self._problems(policy)
         findings.acts = acts(policy)
         findings.other = await self._other(policy, findings)
+        findings.waiting = self._registry.waiting(policy)
         findings.declared = declared(policy.facts.claim, self._cache)
         findings.paused = pauses(policy.observed.annotations)[3]
         findings.promotion = policy.promotion.status

@@ -47,6 +47,8 @@ class Findings:
     """The other scaler of the targets: a policy that does not act is compared with it."""
     sized_by: dict[str, Conflict] = field(default_factory=dict)
     """By pool, the other sizer of pods that the policy should size: they are left alone."""
+    waiting: str = ""
+    """The newer policies that name a target of this one."""
     declared: str = ""
     """The tools that own the targets' replicas without having set them back so far."""
     paused: str = ""
@@ -174,6 +176,9 @@ def _conflicted(findings: Findings) -> tuple[str, bool, str, str]:
             message = f"{findings.conflict.fact}, and the evidence for this policy is there: {findings.conflict.remedy}"
         return types.CONFLICTED, True, findings.conflict.reason, message
     reason, text = "NoConflict", "nothing else scales the targets"
+    if findings.waiting:
+        reason = "NewerPolicyExists"
+        text = f"RLScalingPolicy {findings.waiting} names a target of this policy and waits: delete one of them"
     if findings.other:
         reason, text = NOT_ACTING, f"{findings.other.fact}: this policy patches nothing and is compared with it"
     return types.CONFLICTED, False, reason, f"{text}; {findings.declared}" if findings.declared else text

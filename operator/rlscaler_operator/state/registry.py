@@ -119,6 +119,11 @@ class Registry:
             claim = claim._replace(created=NOT_ACTING)
         return find_conflict(claim, self.claims(key for _, key in policy.facts.targets), cache)
 
+    def waiting(self, policy: Policy) -> str:
+        """Return the newer policies that wait for this one, which acts on a target of theirs; empty where none does."""
+        own = policy.facts.claim
+        return ", ".join(sorted({rival.name for rival in self._rivals(policy) if policy.acts and rival > own}))
+
     def _rivals(self, policy: Policy) -> list[Claim]:
         """Return the claims of the other policies that act on its Deployments."""
         others = [other for _, key in policy.facts.targets for other in self.of_deployment(key) if other is not policy]

@@ -1,6 +1,7 @@
 """A conflict whose end the watch missed, against a real HTTP server."""
 
 import dataclasses
+from datetime import UTC, datetime
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from rlscaler_core.decision.batch import decide_all
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.diagnose import ASK_AGAIN_SECONDS, Diagnostician, _unknown
 from rlscaler_operator.sensing.results import unknown
+from rlscaler_operator.state.findings import update
 from rlscaler_operator.state.registry import Registry
 
 HPA = {"metadata": {"namespace": "ns", "name": "theirs"}, "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
@@ -164,3 +166,21 @@ async def test_replicas_that_do_not_come_are_said_in_the_words_of_who_refuses_th
     assert limit.reason == reason
     assert words in limit.message
     assert "Deployment chat-gpu" in limit.message
+
+
+async def test_of_two_policies_of_one_target_both_say_which_one_acts(api_server, kube, policy_body):
+    registry, conditions = Registry(), {}
+    old, new = policy_body("old"), policy_body("new", creationTimestamp="2026-02-02T00:00:00Z")
+    new["spec"]["targets"]["gpu"]["deployment"] = "old-gpu"
+    policies = [registry.put(body) for body in (old, new)]
+    for policy in policies:
+        found = await Diagnostician(kube, WatchCache(), registry).diagnose(policy, None)
+        rows, _ = update([], found, 1, datetime.now(UTC))
+        conditions[policy.key[1]] = next(row for row in rows if row.type == "Conflicted")
+    said = {name: (condition.status, condition.reason) for name, condition in conditions.items()}
+    assert said == {"old": ("False", "NewerPolicyExists"), "new": ("True", "OlderPolicyExists")}
+    assert "RLScalingPolicy new" in conditions["old"].message
+    assert "RLScalingPolicy old" in conditions["new"].message
+    new["spec"]["mode"], new["metadata"]["generation"] = "Shadow", 2
+    registry.put(new)
+    assert registry.waiting(policies[0]) == ""

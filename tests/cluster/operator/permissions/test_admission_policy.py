@@ -120,6 +120,20 @@ def test_a_pool_that_is_out_of_its_bounds_may_be_brought_back(policies, token, w
         assert (token(json_patch(scale, steps))[0] == 200) == allowed, (found, step)
 
 
+def test_a_newer_policy_that_waits_for_an_older_one_bounds_nothing(policies, token, world, wait):
+    world.policy("late", targets={"cpu": {"deployment": "auto-cpu", "minReplicas": 1, "maxReplicas": 2}})
+    world.patch("deployments", "auto-cpu", {"spec": {"replicas": 2}})
+    grow = json_patch(world.path("deployments", "auto-cpu", "scale"), [("add", "/spec/replicas", 5)])
+    wait(lambda: token(grow)[0] == 422)
+    conflict = {"type": "Conflicted", "status": "True", "reason": "OlderPolicyExists", "message": "auto scales it"}
+    status = {"conditions": [conflict | {"lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+    world.patch("rlscalingpolicies", "late", {"status": status}, "status")
+    wait(lambda: token(grow)[0] == 200)
+    beyond = json_patch(world.path("deployments", "auto-cpu", "scale"), [("add", "/spec/replicas", 6)])
+    assert token(beyond)[0] == 422
+    world.delete("rlscalingpolicies", "late")
+
+
 def test_others_scale_what_they_like_with_or_without_a_policy_there(policies, kube, token, theirs, world, wait):
     """An HPA, say: what is refused to the operator is refused to nobody else."""
     too_many = json_patch(world.path("deployments", "auto-cpu", "scale"), [("replace", "/spec/replicas", 6)])
