@@ -75,7 +75,8 @@ class MemberShare(Model):
     units_per_replica: UnitsPerReplica | None = None
     """Amount of the resource that one replica of the pool takes, such as 2 where pods request two GPUs; default: 1."""
     guaranteed: Units | None = None
-    """Amount that each policy has whenever it asks for it; default: 0."""
+    """Amount that each policy has whenever it asks for it; default: 0. Where the guarantees of all policies together
+    exceed the amount, a further policy of an entry goes without."""
     ceiling: Units | None = None
     """Largest amount of each policy; default: the whole amount."""
     resources: (

@@ -23,6 +23,7 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.diagnose import acts
 from rlscaler_operator.state.budgets import Budget, BudgetRegistry
 from rlscaler_operator.state.grants import Request
+from rlscaler_operator.state.ownership import Claim
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -55,7 +56,7 @@ class Selection(NamedTuple):
     members: list[SelectedPolicy]
     """The policies that share the budget."""
     several: Mapping[Key, tuple[str, ...]]
-    """Policies that other budgets select too, with the names of all of these budgets."""
+    """Policies that other budgets select too, with the names of all of these budgets: one of them acts."""
     without_pool: Sequence[Key]
     """Policies without a target in the pool of the budget."""
 
@@ -98,6 +99,51 @@ class BudgetMembers:
                 without_pool.append(key)
         return Selection(version, members, several, without_pool)
 
+    def budget_of(self, key: Key) -> Budget | None:
+        """Return the budget that acts on a policy: of several the one that it was in, and else the first by name.
+
+        A policy that a budget selects no more, because its labels have changed, stays in it until it has given back all
+        replicas but `minReplicas`. An edit of the budget itself lets it go at once.
+        """
+        selecting = [budget for budget, _ in self._budgets.budgets_of(key)]
+        if len(selecting) == 1 and key in selecting[0].incumbents:
+            return selecting[0]
+        former = sorted((b for b in self._budgets if key in b.incumbents), key=lambda budget: budget.name)
+        kept = [budget for budget in former if budget in selecting or self._holds(budget, key)]
+        return next(iter(kept or selecting), None)
+
+    def _holds(self, budget: Budget, key: Key) -> bool:
+        """Return whether a former member still has replicas that it has not given back."""
+        policy = self._registry.get(key)
+        if policy is None or budget.spec is None or budget.shared_generation != budget.generation:
+            return False
+        return self.running(budget, policy) > _minimum(budget, policy)
+
+    def left(self, budget: Budget, key: Key) -> bool:
+        """Return whether a budget selects a policy no more."""
+        return key not in self._budgets.policies_of(budget)
+
+    def _all(self, budget: Budget) -> list[SelectedPolicy]:
+        """Return the members, those on which several budgets have a claim included."""
+        selection, selected = self.selection(budget), self._budgets.policies_of(budget)
+        members = [member for member in selection.members if self.budget_of(member.key) is budget]
+        claimed = {key: selected[key] for key in selection.several}
+        claimed |= {key: share for key, share in budget.incumbents.items() if key not in selected}
+        for key, share in claimed.items():
+            if self.budget_of(key) is budget and (member := self._member(budget, key, share)) is not None:
+                members.append(member)
+        return _within_amounts(budget, members)
+
+    def _member(self, budget: Budget, key: Key, share: MemberShare) -> SelectedPolicy | None:
+        """Return a member of a budget; without a guarantee where the budget selects it no more."""
+        policy = self._registry.get(key)
+        assert budget.spec is not None
+        target = None if policy is None else _target(policy, budget.spec.pool)
+        if policy is None or target is None:
+            return None
+        terms = budget.spec.terms(share)
+        return SelectedPolicy(key, share, policy, target, _unguaranteed(terms) if self.left(budget, key) else terms)
+
     def keep_only(self, names: Collection[str]) -> None:
         """Forget the selections of all budgets but these."""
         for gone in self._selections.keys() - names:
@@ -106,7 +152,7 @@ class BudgetMembers:
     def requests(self, budget: Budget) -> list[Request]:
         """Return the requests of a budget's members as of now, without members whose replicas take none of it."""
         requests = []
-        for member in self.selection(budget).members:
+        for member in self._all(budget):
             units = self._units(budget, member)
             if any(units):
                 own, running = self._owner.of_policy(member.key), self._running(member.target)
@@ -188,6 +234,41 @@ class BudgetMembers:
         if membership.acts:
             return _Standing(True, held, requested, math.nan)
         return _Standing(False, held, float(running), requested)
+
+
+def _within_amounts(budget: Budget, members: list[SelectedPolicy]) -> list[SelectedPolicy]:
+    """Return the members, those without a guarantee for which the guarantees of others leave no room.
+
+    Of each entry one policy has its guarantee in any case, and so has each that had it before: where the amount became
+    smaller, the arbiter shares it. A further policy has it only where the guarantees of all entries and of the policies
+    before it leave room, the older ones first.
+    """
+    spec, amounts = budget.spec, budget.amounts
+    by_entry: dict[str, list[SelectedPolicy]] = {}
+    for member in members:
+        if any(term.guaranteed for term in member.terms):
+            by_entry.setdefault(member.share.name, []).append(member)
+    if spec is None or amounts is None or all(len(same) == 1 for same in by_entry.values()):
+        return members
+    room = list(amounts)
+    for share in spec.members:
+        room = [left - term.guaranteed for left, term in zip(room, spec.terms(share), strict=True)]
+
+    def order(member: SelectedPolicy) -> tuple[bool, Claim]:
+        return member.key not in budget.guaranteed, member.policy.facts.claim
+
+    without: set[Key] = set()
+    for member in sorted((m for same in by_entry.values() for m in sorted(same, key=order)[1:]), key=order):
+        after = [left - term.guaranteed for left, term in zip(room, member.terms, strict=True)]
+        if min(after) < 0 and member.key not in budget.guaranteed:
+            without.add(member.key)
+        else:
+            room = after
+    return [m._replace(terms=_unguaranteed(m.terms)) if m.key in without else m for m in members]
+
+
+def _unguaranteed(terms: tuple[Terms, ...]) -> tuple[Terms, ...]:
+    return tuple(term._replace(guaranteed=0.0) for term in terms)
 
 
 def members_of(

@@ -131,8 +131,8 @@ class NodeCounter:
         return max(0.0, quantity(allocatable) - (total - members))
 
     def _targets(self, budget: Budget) -> Iterator[Key]:
-        """The targets of all policies that the budget selects."""
-        for key in self._budgets.policies_of(budget):
+        """The targets of all policies that the budget selects, or that have not given back its units."""
+        for key in self._budgets.policies_of(budget).keys() | budget.incumbents.keys():
             policy = self._registry.get(key)
             if policy is not None and policy.observed.facts is not None:
                 yield from (target for _, target in policy.observed.facts.targets)

@@ -206,7 +206,7 @@ class Diagnostician:
 
     def _stuck(self, policy: Policy, outcome: Outcome) -> list[Problem]:
         """Return why the replicas of a pool do not come up, in Kubernetes' words; a refused pod has none of its own."""
-        samples, params, budgets = outcome.entry.samples, outcome.entry.params, policy.decision.budgets
+        samples, params, budget = outcome.entry.samples, outcome.entry.params, policy.decision.budget
         both = len(policy.facts.targets) == 2
         stuck = []
         for pool, key in policy.facts.targets:
@@ -220,9 +220,9 @@ class Diagnostician:
                 f"{'the other pool takes what they would have carried' if both else 'nothing replaces them'}; "
             )
             text += refused or self._cache.words(key) or f"see kubectl -n {key[0]} describe {for_kubectl(key[1])}"
-            if len(budgets) == 1 and not refused:
+            if budget and not refused:
                 text += (
-                    f"; where no node has room, RLScalingBudget {budgets[0]} grants more than there is: lower its "
+                    f"; where no node has room, RLScalingBudget {budget} grants more than there is: lower its "
                     f"amount, or count it with amountFrom"
                 )
             stuck.append(Problem("PodsRefused" if refused else "PodsPending", text))
@@ -290,13 +290,25 @@ def _refused(policy: Policy) -> list[Problem]:
 
 def _limits(policy: Policy, flags: int) -> list[Problem]:
     """Return the limits that keep the pools from the requested replicas, at this tick or at the last action."""
-    limits, budgets = [], policy.decision.budgets
+    limits, budgets, budget = [], policy.decision.budgets, policy.decision.budget
     if len(budgets) > 1:
         names = ", ".join(budgets)
-        text = f"RLScalingBudgets {names} select this policy, so none acts on it: take it out of all but one"
+        text = f"RLScalingBudgets {names} select this policy, and {budget} alone acts on it: take it out of all but one"
         limits.append(Problem("InSeveralBudgets", text))
-    if flags & Flag.GRANT_LIMITED and len(budgets) == 1:
-        text = f"RLScalingBudget {budgets[0]} grants no more: kubectl get rlsb {budgets[0]} -o yaml says why"
+    if budget and budget not in budgets:
+        text = (
+            f"RLScalingBudget {budget} selects this policy no more, and acts on it without a guarantee until no more "
+            "than minReplicas run; an edit of the budget lets it go at once"
+        )
+        limits.append(Problem("BudgetLeft", text))
+    if policy.decision.unguaranteed:
+        text = (
+            f"RLScalingBudget {budget}: the guarantees of all policies together exceed the amount, and those of others "
+            "came first: raise the amount, or lower guarantees"
+        )
+        limits.append(Problem("GuaranteeNotGiven", text))
+    if flags & Flag.GRANT_LIMITED and budget:
+        text = f"RLScalingBudget {budget} grants no more: kubectl get rlsb {budget} -o yaml says why"
         limits.append(Problem("GrantLimited", text))
     if flags & Flag.BUDGET_LIMITED:
         text = "guards.budgetPerHour refuses what was asked for: raise it, or lower targets.*.minReplicas"

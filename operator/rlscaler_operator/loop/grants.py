@@ -44,7 +44,7 @@ BETWEEN_SECONDS = 1.0
 
 
 class Proposal(NamedTuple):
-    """A policy of exactly one budget, and its decision without a grant."""
+    """A policy of a budget, and its decision without a grant."""
 
     budget: Budget
     policy: Policy
@@ -115,15 +115,15 @@ class Sharing:
         return _with_binding(grants)
 
     def _proposals(self, decided: Sequence[tuple[Policy, Outcome]]) -> tuple[list[Proposal], set[str]]:
-        """Return the proposals of the policies with exactly one budget, and the names of all budgets of the batch."""
+        """Return the proposals of the policies with a budget, and the names of all budgets of the batch."""
         proposals: list[Proposal] = []
         touched: set[str] = set()
         for policy, outcome in decided:
-            names = self.budgets.names_of(policy.key)
-            policy.decision.set_budgets(names)
-            touched.update(names)
-            if len(names) == 1 and outcome.decision is not None:
-                (budget, _), *_ = self.budgets.budgets_of(policy.key)
+            names, budget = self.budgets.names_of(policy.key), self._members.budget_of(policy.key)
+            # The budget that it was in is shared again without it.
+            touched.update((*names, policy.decision.budget, "" if budget is None else budget.name))
+            policy.decision.set_budgets(names, "" if budget is None else budget.name)
+            if budget is not None and outcome.decision is not None:
                 proposals.append(Proposal(budget, policy, outcome, outcome.decision))
             else:
                 policy.decision.set_membership(None)
@@ -262,9 +262,15 @@ class Sharing:
             if member.replicas > replicas:
                 budget.starved_seconds[member.key] = budget.starved_seconds.get(member.key, 0.0) + passed
         grants = grants._replace(begins=budget.interval_began_at == now)
-        selection = self._members.selection(budget)
+        selection, spec = self._members.selection(budget), grants.request.spec
         without_units = self._members.without_units(budget, members)
-        self._reporter.report(budget, grants, Excluded(selection.several, selection.without_pool, without_units))
+        left = [member.key for member in members if self._members.left(budget, member.key)]
+        poor = [m.key for m in members if m.terms != spec.terms(m.share) and m.key not in left]
+        budget.shared({m.key: m.share for m in members}, {m.key for m in members} - {*left, *poor})
+        for member in members:
+            member.policy.decision.set_unguaranteed(member.key in poor)
+        excluded = Excluded(selection.several, selection.without_pool, without_units, left, poor)
+        self._reporter.report(budget, grants, excluded)
         return grants
 
 

@@ -67,6 +67,8 @@ class SharedBudgets:
             if shard in new:
                 budget.resume()
                 self.counter.hurry()
+            if shard in lost:
+                budget.shared_at = None
             if shard in new or shard in lost:
                 self.reporter.forget(budget)
 
@@ -136,7 +138,8 @@ class SharedBudgets:
         for budget in self._budgets:
             if not self._owns(budget.name):
                 continue
-            policies = [self._registry.get(key) for key in self._budgets.policies_of(budget)]
+            keys = self._budgets.policies_of(budget).keys() | budget.incumbents.keys()
+            policies = [self._registry.get(key) for key in keys]
             if budget.amounts is None or not any(policy is not None and policy.running for policy in policies):
                 self.reporter.unusable(budget)
 

@@ -214,11 +214,11 @@ def _too_few(budget: Budget, few: Sequence[str]) -> str:
 
 def _problem(budget: Budget, excluded: Excluded, shares: bool) -> tuple[str, str] | None:
     """Return why an RLScalingBudget does not act on every policy that it selects; None where it does."""
-    several, without_pool, without_units = excluded
+    several, without_pool, without_units, left, unguaranteed = excluded
     if several:
         key, names = next(iter(several.items()))
         more = f" and {len(several) - 1} more" if len(several) > 1 else ""
-        text = f"policy {key[0]}/{key[1]}{more} is selected by RLScalingBudgets {', '.join(names)}, so none acts on it"
+        text = f"policy {key[0]}/{key[1]}{more} is selected by RLScalingBudgets {', '.join(names)}, and one alone acts"
         return "PolicyInSeveralBudgets", f"{text}: change its labels, or the members of all but one"
     if without_pool:
         assert budget.spec is not None
@@ -228,4 +228,12 @@ def _problem(budget: Budget, excluded: Excluded, shares: bool) -> tuple[str, str
         names_ = ", ".join("/".join(key) for key in without_units[:3])
         text = f"the pod template of {names_} requests none of the resources"
         return "NoUnits", f"{text}: set requests there, or members[].resources[].unitsPerReplica"
+    if unguaranteed:
+        names_ = ", ".join("/".join(key) for key in unguaranteed[:3])
+        text = f"{names_} goes without the guarantee of its entry: all guarantees together exceed the amount"
+        return "GuaranteeNotGiven", f"{text}: raise it, lower guarantees, or select fewer policies"
+    if left:
+        names_ = ", ".join("/".join(key) for key in left[:3])
+        text = f"{names_} is selected no more, and counts until it has given back its replicas"
+        return "PolicyLeft", f"{text}: an edit of the budget lets it go at once"
     return None if shares else NO_POLICIES

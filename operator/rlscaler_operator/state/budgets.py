@@ -54,6 +54,12 @@ class Budget:
     """The status as the API server showed it last: on taking over, the status of another operator counts."""
     status_members: dict[Key, MemberStatus] = field(default_factory=dict)
     """The grants in that status: they hold for policies of a shard that does not share the budget."""
+    incumbents: dict[Key, MemberShare] = field(default_factory=dict)
+    """The members as it was shared last, with their entries: another label alone takes none of them out."""
+    shared_generation: int = -1
+    """Generation of the spec that it was shared by last."""
+    guaranteed: set[Key] = field(default_factory=set)
+    """The members whose guarantee counted when it was shared last."""
     counts: dict[str, NodeCount] = field(default_factory=dict)
     """The last count on nodes of each resource with `amountFrom`; absent before the first count."""
     count_errors: dict[str, str] = field(default_factory=dict)
@@ -135,7 +141,21 @@ class Budget:
         """Take in the status as the API server shows it."""
         if latest != self.latest:
             self.latest = latest
-            self.status_members = {(member.namespace, member.policy): member for member in self._status().members}
+            status = self._status()
+            self.status_members = {(member.namespace, member.policy): member for member in status.members}
+            if self.shared_at is None:
+                self._find_incumbents(status)
+
+    def _find_incumbents(self, status: BudgetStatus) -> None:
+        """Take over the members of a status that another process wrote."""
+        entries = {} if self.spec is None else {share.name: share for share in self.spec.members}
+        known = {key: entries.get(member.member) for key, member in self.status_members.items()}
+        self.incumbents = {key: share for key, share in known.items() if share is not None}
+        self.shared_generation = -1 if status.observed_generation is None else status.observed_generation
+
+    def shared(self, members: Mapping[Key, MemberShare], guaranteed: set[Key]) -> None:
+        """Note the members that share it now, and those with a guarantee."""
+        self.incumbents, self.guaranteed, self.shared_generation = dict(members), guaranteed, self.generation
 
     def _status(self) -> BudgetStatus:
         try:
@@ -148,6 +168,7 @@ class Budget:
         """Go on with the last grants that another process wrote; the requests are unknown until the next actions."""
         status = self._status()
         self.requested, self.interval_began_at, self.shared_at = {}, float("-inf"), None
+        self._find_incumbents(status)
         self.members = tuple((member.namespace, member.policy) for member in status.members)
         self.loans = no_loans(len(self.members))
         self.loans.granted[:] = np.array([member.granted for member in status.members], np.int32)

@@ -47,7 +47,11 @@ class DecisionState:
     off: tuple[str, ...] = ()
     """Pools that are turned off, by 0 replicas that another writer set."""
     budgets: tuple[str, ...] = ()
-    """RLScalingBudgets that select the policy; only a single one acts on it."""
+    """RLScalingBudgets that select the policy."""
+    budget: str = ""
+    """The RLScalingBudget that acts on it; empty = none."""
+    unguaranteed: bool = False
+    """Whether it goes without the guarantee of its entry there."""
     membership: BudgetMembership | None = None
     """`status.budget`, the request for another owner of the policy's budget; None where there is no other owner."""
     action_flags: int = 0
@@ -108,10 +112,15 @@ class DecisionState:
         self.revision += off != self.off
         self.off = off
 
-    def set_budgets(self, budgets: tuple[str, ...]) -> None:
-        """Note the budgets that select the policy."""
-        self.revision += budgets != self.budgets
-        self.budgets = budgets
+    def set_budgets(self, budgets: tuple[str, ...], budget: str) -> None:
+        """Note the budgets that select the policy, and the one that acts on it."""
+        self.revision += (budgets, budget) != (self.budgets, self.budget)
+        self.budgets, self.budget = budgets, budget
+        self.set_unguaranteed(self.unguaranteed and bool(budget))
+
+    def set_unguaranteed(self, unguaranteed: bool) -> None:
+        self.revision += unguaranteed != self.unguaranteed
+        self.unguaranteed = unguaranteed
 
     def set_membership(self, membership: BudgetMembership | None) -> None:
         """Note `status.budget`, by which the owner of the policy's budget learns its request."""

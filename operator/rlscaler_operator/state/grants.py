@@ -112,3 +112,7 @@ class Excluded(NamedTuple):
     """Policies without a target in the pool of the budget."""
     without_units: Sequence[Key]
     """Policies whose pods request none of its resources."""
+    left: Sequence[Key] = ()
+    """Policies that it selects no more and that have not given back their replicas."""
+    unguaranteed: Sequence[Key] = ()
+    """Policies without the guarantee of their entry, since all guarantees together would exceed the amount."""

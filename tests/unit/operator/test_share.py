@@ -65,12 +65,13 @@ async def test_one_that_does_not_act_keeps_what_runs_and_is_not_bound(bench, pol
     assert {key: grant.by_pool for key, grant in grants.items()} == {("ns", "a"): (1, -1)}
 
 
-async def test_of_two_budgets_none_acts_and_the_policy_knows_both(bench, policy_body, asks):
+async def test_of_two_budgets_the_one_that_it_was_in_acts_and_all_three_say_so(bench, policy_body, asks):
     a = bench.policy(policy_body("a"))
+    bench.budgets.put(budget_body("two", amount=2))
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (2, -1)
     bench.budgets.put(budget_body("one", amount=1))
-    bench.budgets.put(budget_body("two", amount=1))
-    assert bench.binding([(a, asks(6))]) == {}
-    assert a.decision.budgets == ("one", "two")
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (2, -1)
+    assert (a.decision.budgets, a.decision.budget) == (("one", "two"), "two")
     await asyncio.gather(*bench.tasks)
     for budget in bench.budgets:
         ready = next(c for c in budget.conditions if c.type == "Ready")
@@ -78,6 +79,88 @@ async def test_of_two_budgets_none_acts_and_the_policy_knows_both(bench, policy_
         assert "one, two" in ready.message
     bench.budgets.drop("two")
     assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (1, -1)
+
+
+SHARES = [
+    {"name": "chat", "matchLabels": {"is": "chat"}, "guaranteed": 4},
+    {"name": "search", "matchLabels": {"is": "search"}, "guaranteed": 4},
+]
+
+
+def granted(bench, decided):
+    return {key[1]: grant.replicas for key, grant in bench.sharing.share_batch(decided).items()}
+
+
+def reason(bench, type_="Ready"):
+    return next(c for c in bench.budgets.get("few").conditions if c.type == type_).reason
+
+
+async def test_a_label_multiplies_no_guarantee_at_the_cost_of_another(bench, policy_body, asks):
+    """Four policies with the label of one entry would have its guarantee four times: 20 of 8."""
+    bench.budgets.put(budget_body(amount=8, members=SHARES))
+    search = bench.policy(policy_body("search"), labels={"is": "search"})
+    chat = bench.policy(policy_body("chat"), labels={"is": "chat"})
+    granted(bench, [(search, asks(1)), (chat, asks(9))])
+    # Even one that is older than those that are there.
+    more = [
+        bench.policy(policy_body(f"chat{i}", creationTimestamp=f"2025-01-0{i}T00:00:00Z"), labels={"is": "chat"})
+        for i in (2, 3, 4)
+    ]
+    everyone = [(policy, asks(9)) for policy in (search, chat, *more)]
+    for _ in range(4):
+        bench.now += 20
+        grants = granted(bench, everyone)
+    assert grants["search"] == grants["chat"] == 4
+    assert [policy.decision.unguaranteed for policy in (search, chat, *more)] == [False, False, True, True, True]
+    assert reason(bench) == "GuaranteeNotGiven"
+    # What nobody asks for is theirs all the same, and a larger amount gives them their guarantees.
+    bench.budgets.put(budget_body(amount=20, members=SHARES, generation=2))
+    grants = granted(bench, everyone)
+    assert grants["search"] == grants["chat"] == 4
+    assert not any(policy.decision.unguaranteed for policy in more)
+
+
+async def test_a_policy_that_leaves_by_its_labels_is_bound_until_it_has_given_back(bench, policy_body, asks):
+    bench.budgets.put(budget_body(amount=8, members=SHARES))
+    bench.budgets.put(budget_body("large", amount=100, members=[{"name": "all", "matchLabels": {"tier": "batch"}}]))
+    chat = bench.policy(policy_body("chat"), running=6, labels={"is": "chat"})
+    search = bench.policy(policy_body("search"), running=2, labels={"is": "search"})
+    asked = [(chat, asks(9, running=6)), (search, asks(9, running=2))]
+    granted(bench, [(chat, asks(9, running=6)), (search, asks(2, running=2))])
+    for labels in ({}, {"tier": "batch"}):
+        bench.budgets.set_labels(chat.key, labels)
+        for _ in range(3):
+            bench.now += 20
+            grants = granted(bench, asked)
+        assert (grants["search"], grants["chat"]) == (4, 4), "it has no guarantee, and search has"
+        assert (chat.decision.budget, reason(bench)) == ("few", "PolicyLeft")
+        assert chat.decision.budgets == (("large",) if labels else ())
+    bench.cache.drop_target(("ns", "chat-gpu"))
+    bench.run("chat", 1)
+    bench.now += 20
+    grants = granted(bench, [(chat, asks(9)), (search, asks(9, running=4))])
+    assert (chat.decision.budget, grants["chat"], grants["search"]) == ("large", 9, 8)
+    assert reason(bench) == "Ready"
+
+
+async def test_an_edit_of_the_budget_lets_a_policy_go_at_once(bench, policy_body, asks):
+    bench.budgets.put(budget_body(amount=8, members=SHARES))
+    chat = bench.policy(policy_body("chat"), running=6, labels={"is": "chat"})
+    granted(bench, [(chat, asks(9, running=6))])
+    bench.budgets.set_labels(chat.key, {})
+    assert "chat" in granted(bench, [(chat, asks(9, running=6))])
+    bench.budgets.put(budget_body(amount=8, members=SHARES[1:], generation=2))
+    assert granted(bench, [(chat, asks(9, running=6))]) == {}
+    assert chat.decision.budget == ""
+
+
+async def test_another_operator_knows_from_the_status_which_policy_has_left(bench, policy_body, asks):
+    row = {"namespace": "ns", "policy": "chat", "member": "chat", "granted": 6, "borrowed": 2, "running": 6}
+    status = {"observedGeneration": 1, "amount": 8, "members": [row | {"starvedSeconds": 0, "reason": "All"}]}
+    bench.budgets.put(budget_body(amount=8, members=SHARES, status=status))
+    chat = bench.policy(policy_body("chat"), running=6)
+    assert granted(bench, [(chat, asks(9, running=6))])["chat"] <= 8
+    assert chat.decision.budget == "few"
 
 
 async def test_a_policy_without_that_pool_is_named(bench, policy_body, asks):
@@ -250,8 +333,11 @@ async def test_fewer_units_than_guarantees_are_a_condition_with_a_remedy(bench, 
 
 async def test_a_guarantee_that_is_not_kept_is_seen_in_the_metrics(bench, policy_body, asks):
     policies = [bench.policy(policy_body(name)) for name in "ab"]
-    bench.budgets.put(budget_body(amount=4, members=[{"name": "all", "guaranteed": 3}]))
-    bench.binding([(policies[0], asks(6)), (policies[1], asks(2))])
+    for generation, amount in ((1, 6), (2, 4)):
+        members = [{"name": "all", "guaranteed": 3}]
+        bench.budgets.put(budget_body(amount=amount, members=members, generation=generation))
+        bench.binding([(policies[0], asks(6)), (policies[1], asks(2))])
+        bench.now += 20
     text = bench.metrics.render().decode()
     for name, granted, promised in (("a", 2.0, 3.0), ("b", 2.0, 2.0)):
         labels = f'budget="few",namespace="ns",policy="{name}",state='
