@@ -18,6 +18,8 @@ class MetricsError(OperatorError):
     """Raised where Prometheus or Kafka gives no usable answer."""
 
     reason = "PrometheusUnreachable"
+    divisible = False
+    """True where single policies may be the reason for which a query of several was refused."""
 
 
 class CredentialError(OperatorError):

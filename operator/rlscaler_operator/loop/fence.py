@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 from rlscaler_operator.exceptions import FenceError
 from rlscaler_operator.loop.background import Launch
 from rlscaler_operator.reporting.metrics import Metrics
+from rlscaler_operator.sensing.halves import by_halves
 from rlscaler_operator.state.policy import Policy
 
 log = logging.getLogger("rlscaler.fence")
@@ -39,19 +40,27 @@ class Fence:
             return False
         return True
 
-    def for_all(
+    async def for_all(
         self, policies: Sequence[Policy], doing: str, work: Callable[[Sequence[Policy]], T]
     ) -> tuple[T, Sequence[Policy]]:
         """Return the result of `work` for the policies that it does not fail for, and these policies.
 
         Raises the error where the policies fail only together.
         """
-        try:
-            return work(policies), policies
-        except Exception:
-            log.warning("could not %s for %d policies at once: each is tried alone", doing, len(policies))
-        fine = [policy for policy in policies if self.run(policy, doing, work, [policy])]
-        return work(fine), fine
+
+        async def of(some: Sequence[Policy]) -> T:
+            return work(some)
+
+        fine: list[Policy] = []
+        parts = await by_halves(doing, policies, of)
+        for some, result in parts:
+            if not isinstance(result, Exception):
+                fine += some
+                continue
+            for policy in some:
+                self.failed(policy, doing, result)
+        whole = parts[0][1]
+        return (whole, fine) if len(parts) == 1 and not isinstance(whole, Exception) else (work(fine), fine)
 
     def without_policy(self, doing: str, work: Callable[[], object]) -> None:
         """Run work that belongs to no single policy; a failure is logged and counted, and the loop goes on."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from logging import DEBUG, WARNING
 from typing import Any, NamedTuple
 
 from rlscaler_operator.cluster.bodies import Key
@@ -15,16 +17,21 @@ from rlscaler_operator.loop.fence import Fence
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.sensing.access import Access, OwnAccess, Secret, access_of, own_access
 from rlscaler_operator.sensing.answer import Bounds
+from rlscaler_operator.sensing.halves import by_halves
 from rlscaler_operator.sensing.kafka_access import KafkaAccess, kafka_access_of
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.queries import Query, batch, own_queries, windows
 from rlscaler_operator.sensing.results import Answers, TimedAnswers
+from rlscaler_operator.sensing.shared import Shared
 from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.sensing.streams import Asker, Streams
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shadow.calibration import Histograms, histograms, promql
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
+
+log = logging.getLogger("rlscaler.sense")
 
 PATIENCE_SECONDS = 0.25
 """Longest time that a batch waits, after the shared answers, for those to policies' own queries, and that Prometheus
@@ -62,6 +69,7 @@ class Sensing:
         self.sources = Sources(
             settings.prometheus_timeout_seconds, Bounds(settings.answer_bytes, settings.answer_series)
         )
+        self._shared = Shared(self.sources, self._build, settings.prometheus_timeout_seconds)
         self.streams = Streams(settings.kafka_timeout_seconds)
         self.labels = Labels.of(settings)
         self._asked: tuple[list[Subject], list[Query]] | None = None
@@ -85,16 +93,40 @@ class Sensing:
 
     async def ask(self, access: Access, policies: Sequence[Policy]) -> Answers:
         """Return the answers for all `policies`; those for which no queries can be built are without one."""
-        queries, _ = self._fence.for_all(policies, "build its queries", self._queries)
+        queries, fine = await self._fence.for_all(policies, "build its queries", self._queries)
         with self._metrics.stage("sense"):
-            return await self.sources.ask(access, queries)
+            return await self._shared.ask(access, [policy.subject for policy in fine], queries)
 
     def _queries(self, policies: Sequence[Policy]) -> list[Query]:
         """Return the queries for all policies; they are built again when the subjects change."""
         subjects = [policy.subject for policy in policies]
         if self._asked is None or self._asked[0] != subjects:
-            self._asked = subjects, batch(subjects, *windows(self._settings), self.labels)
+            self._asked = subjects, self._build(subjects)
         return self._asked[1]
+
+    def _build(self, subjects: Sequence[Subject]) -> list[Query]:
+        return batch(subjects, *windows(self._settings), self.labels)
+
+    async def histograms(self, access: Access, policies: Sequence[Policy], seconds: float) -> Histograms:
+        """Return the latency histograms of the policies' services over the last seconds.
+
+        Those that cannot be asked for are left out, without those of any other policy.
+        """
+
+        async def of(some: Sequence[Policy]) -> Histograms:
+            query = promql([policy.subject for policy in some], seconds, self.labels)
+            return histograms(await self.sources.instant(access, query))
+
+        measured: Histograms = {}
+        for some, result in await by_halves("ask Prometheus for histograms", policies, of, _divisible):
+            if isinstance(result, MetricsError):
+                # Of a Prometheus that cannot be reached each policy has a condition.
+                log.log(WARNING if result.divisible else DEBUG, "no histograms of %s/%s…: %s", *some[0].key, result)
+            elif isinstance(result, Exception):
+                self._fence.failed(some[0], "build the query for its latency histogram", result)
+            else:
+                measured |= result
+        return measured
 
     def ask_own(self, access: Access, policies: list[Policy]) -> OwnAnswers:
         """Start the queries of single policies, their own queries and their streams."""
@@ -176,6 +208,11 @@ class Sensing:
     def forget_gone(self) -> None:
         """Forget policies that were set apart and are there no more."""
         self._apart = {key for key in self._apart if self._registry.get(key) is not None}
+
+
+def _divisible(error: Exception) -> bool:
+    """Return True where one of several policies may be the reason of an error."""
+    return error.divisible if isinstance(error, MetricsError) else True
 
 
 async def _with_look(look: asyncio.Task[float], own: asyncio.Task[TimedAnswers] | None) -> TimedAnswers:

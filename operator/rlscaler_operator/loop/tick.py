@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,7 +14,6 @@ import numpy as np
 from rlscaler_core.decision.batch import Entry, Outcome, Tables, decide_all
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
-from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Launch
 from rlscaler_operator.loop.fence import Fence
@@ -25,18 +23,16 @@ from rlscaler_operator.loop.sense import PATIENCE_SECONDS, Answered, OwnAnswers,
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import Objectives
 from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.halves import by_halves
 from rlscaler_operator.sensing.measure import samples_of
 from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shadow.calibration import histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
 from rlscaler_operator.state.clock import unix_now
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.schedule import Due
-
-log = logging.getLogger("rlscaler.tick")
 
 AT_ONCE = 250
 """Policies decided and virtual services stepped at once: array operations of some 10 ms."""
@@ -171,21 +167,25 @@ class Ticker:
 
     async def _decided(self, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]) -> list[Tick]:
         """Return the ticks of a part with their decisions. Of a part that fails as a whole each half is tried."""
-        try:
+
+        async def of(some: Sequence[DuePolicy]) -> list[Tick]:
             with self._metrics.stage("prepare"):
-                ticks = await self._prepare_all(part, answered, own)
+                ticks = await self._prepare_all(some, answered, own)
             with self._metrics.stage("decide"):
                 self._decide_all(ticks)
-        except Exception as error:
-            if len(part) <= 1:
-                return [Tick(policy, error=error) for policy, _ in part]
-            log.warning("a batch of %d policies failed: its halves are tried", len(part), exc_info=True)
-            half = len(part) // 2
-            halves = part[:half], part[half:]
-            return [tick for some in halves for tick in await self._decided(some, answered, own)]
+            return ticks
+
+        ticks: list[Tick] = []
+        for some, result in await by_halves("decide", part, of):
+            if isinstance(result, Exception):
+                ticks += [Tick(policy, error=result) for policy, _ in some]
+            else:
+                ticks += result
         return ticks
 
-    async def _prepare_all(self, part: list[DuePolicy], answered: Answered, own: Mapping[Key, Answers]) -> list[Tick]:
+    async def _prepare_all(
+        self, part: Sequence[DuePolicy], answered: Answered, own: Mapping[Key, Answers]
+    ) -> list[Tick]:
         """Return a tick for each policy, with samples that are views of one table."""
         breath, ticks = _Breath(), [Tick(policy) for policy, _ in part]
         rows: list[tuple[Tick, Prepared]] = []
@@ -272,17 +272,16 @@ class Ticker:
             self._launch([], self._calibrate(access, due))
         late = self._objectives.due([item.policy for item in here], time.monotonic())
         if late:
-            self._launch([], self._objectives.count(self._sensing.sources, access, late))
+            self._launch([], self._count(access, late))
 
     async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
-        try:
-            subjects = [policy.subject for policy in policies if policy.running]
-            query = promql(subjects, WINDOW_SECONDS, self._sensing.labels)
-            measured = histograms(await self._sensing.sources.instant(access, query))
-        except MetricsError as error:
-            log.warning("no latency histograms to hold the model of the virtual services against: %s", error)
-            measured = {}
+        measured = await self._sensing.histograms(access, [p for p in policies if p.running], WINDOW_SECONDS)
         self._shadows.calibrate([policy for policy in policies if policy.running], measured, unix_now())
+
+    async def _count(self, access: Access, policies: list[Policy]) -> None:
+        running = [policy for policy in policies if policy.running]
+        measured = await self._sensing.histograms(access, running, self._objectives.window_seconds)
+        self._objectives.count([policy for policy in running if policy.running], measured)
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:

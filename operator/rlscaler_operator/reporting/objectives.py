@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import random
 from collections.abc import Sequence
 
-from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.labels import Labels
-from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shadow.calibration import Histogram, histogram_of, histograms, promql
+from rlscaler_operator.shadow.calibration import Histogram, Histograms, histogram_of
 from rlscaler_operator.state.policy import Policy
-
-log = logging.getLogger("rlscaler.objectives")
 
 AT_ONCE = 100
 """Most services in one query: some 1,500 series."""
@@ -29,8 +22,7 @@ class Objectives:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._served = settings.metrics_port is not None
-        self._window_seconds, self._metrics = settings.window_seconds, metrics
-        self._labels = Labels.of(settings)
+        self.window_seconds, self._metrics = settings.window_seconds, metrics
 
     def due(self, policies: Sequence[Policy], now: float) -> list[Policy]:
         """Return the policies whose window is over, and begin a new one for them. `now` is a monotonic time."""
@@ -40,24 +32,15 @@ class Objectives:
                 continue
             if policy.late.asked_at is None:
                 # Spread over the window: policies that were taken over together would be asked for together for ever.
-                policy.late.asked_at = now - random.uniform(0, self._window_seconds)
-            elif now - policy.late.asked_at >= self._window_seconds and len(due) < AT_ONCE:
+                policy.late.asked_at = now - random.uniform(0, self.window_seconds)
+            elif now - policy.late.asked_at >= self.window_seconds and len(due) < AT_ONCE:
                 policy.late.asked_at = now
                 due.append(policy)
         return due
 
-    async def count(self, sources: Sources, access: Access, policies: Sequence[Policy]) -> None:
-        """Ask Prometheus for the last window, and count. Without an answer the window is not counted."""
-        subjects = [policy.subject for policy in policies if policy.running]
-        query = promql(subjects, self._window_seconds, self._labels)
-        try:
-            measured = histograms(await sources.instant(access, query))
-        except MetricsError as error:
-            log.debug("late requests are not known: %s", error)
-            return
+    def count(self, policies: Sequence[Policy], measured: Histograms) -> None:
+        """Count the last window of each policy by the histograms; a window that is not measured is not counted."""
         for policy in policies:
-            if not policy.running:
-                continue
             histogram = histogram_of(measured, policy.subject)
             if histogram is not None:
                 self._add(policy, histogram)

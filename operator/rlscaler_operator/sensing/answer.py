@@ -23,6 +23,12 @@ TRUNCATED = "results truncated due to limit"
 
 SHOWN_CHARACTERS = 300
 
+SLOW = "QueryTooSlow"
+"""Reason of an unknown signal whose query is not answered in time by a server that answers others."""
+
+OF_THE_QUERY = (400, 413, 414, 422)
+"""HTTP statuses that are about the query: it is wrong, too long, or one that Prometheus will not execute."""
+
 TENANT = re.compile(r"(?i)\borg ?id\b|tenant")
 """Words of a server that misses the tenant: Mimir and Cortex say `no org id`."""
 
@@ -75,7 +81,7 @@ def too_large(bounds: Bounds, limit: str) -> MetricsError:
         text = f"its query in spec.metrics.queries gives more than {limit}, not one sample: aggregate it"
     else:
         text = f"the answer has more than {limit}: raise RLSCALER_ANSWER_BYTES or RLSCALER_ANSWER_SERIES"
-    return MetricsError(text, "AnswerTooLarge")
+    return divisible(MetricsError(text, "AnswerTooLarge"))
 
 
 def refusal(status: int, body: bytes) -> MetricsError:
@@ -91,7 +97,16 @@ def refusal(status: int, body: bytes) -> MetricsError:
         return MetricsError(f"{text}: check spec.metrics.prometheus.auth{tenant}", "PrometheusUnauthorized")
     if 300 <= status < 400:
         return MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
-    return MetricsError(f"Prometheus refused the query (HTTP {status}): {message}", "PrometheusError")
+    if status == 503 and "timed out" in message:
+        return divisible(MetricsError(f"Prometheus gave up the query: {message}", SLOW))
+    error = MetricsError(f"Prometheus refused the query (HTTP {status}): {message}", "PrometheusError")
+    return divisible(error) if status in OF_THE_QUERY else error
+
+
+def divisible(error: MetricsError) -> MetricsError:
+    """Return an error of a query for which single policies may be the reason."""
+    error.divisible = True
+    return error
 
 
 def shorten(text: str) -> str:

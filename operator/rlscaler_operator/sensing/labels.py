@@ -88,7 +88,7 @@ class Labels:
             return [("namespace", (any_of("namespace", namespaces), own)), (EXPORTED + "namespace", (exported,))]
         if not self.exporters:
             return [("namespace", (any_of("namespace", namespaces),))]
-        spaces = [(EXPORTED + "namespace", (exported, self.believed()))]
+        spaces: list[tuple[str, tuple[str, ...]]] = [(EXPORTED + "namespace", (exported, self.believed()))]
         trusted = namespaces & set(self.exporters) if namespaces else frozenset(self.exporters)
         if trusted:
             spaces.append(("namespace", (any_of("namespace", trusted), own)))

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import aiohttp
@@ -17,13 +18,29 @@ from aiohttp import ClientError, ClientTimeout
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access, tls_context
-from rlscaler_operator.sensing.answer import OWN, SHARED, Bounds, refusal, series_of, shorten, too_large
+from rlscaler_operator.sensing.answer import (
+    OWN,
+    SHARED,
+    SLOW,
+    Bounds,
+    divisible,
+    refusal,
+    series_of,
+    shorten,
+    too_large,
+)
 from rlscaler_operator.sensing.queries import NUMBER, Query, together
 from rlscaler_operator.sensing.results import Answers, HeldRates, Key, Reading, TimedAnswers, group
 
 BUSY_SECONDS = 2.0
 """Longest time that a policy waits to share the next batch. A healthy Prometheus answers for a thousand policies in
 less; behind a slow one a policy must not wait before it counts as blind."""
+
+AT_ONCE = 3
+"""Shared queries under way at the same time, after the first one of a batch."""
+
+LIFE_SECONDS = 1.0
+"""Longest wait for the answer to a trivial query, after another one was not answered."""
 
 OWN_AT_ONCE = 8
 """Requests with own queries of one namespace under way at the same time, and as many with queries that go apart."""
@@ -144,23 +161,48 @@ class Prometheus:
     async def _ask_all(self, queries: list[Query]) -> Answers:
         answers: Answers = {}
         unreachable: MetricsError | None = None
-        deadline = time.monotonic() + self._timeout_seconds
-        for query in queries:
-            # Past the deadline the rest of the batch is left out: its policies must not wait for their decision.
-            if unreachable is None and time.monotonic() > deadline:
-                unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
-            if unreachable is not None:
-                answers[query.name] = unreachable
-                continue
-            try:
-                answers[query.name] = await self._readings(query, self._bounds)
-            except Exception as error:
-                answers[query.name] = reason = _reason(error)
-                # A server that cannot be reached answers no further query either; a refused query concerns itself.
-                if reason.reason == MetricsError.reason:
-                    unreachable = reason
-            await asyncio.sleep(0)
+        began, waiting = time.monotonic(), iter(queries)
+        deadline = began + self._timeout_seconds
+
+        async def ask_next(most: int) -> None:
+            nonlocal unreachable, deadline
+            for query in islice(waiting, most):
+                # Past the deadline the rest of the batch is left out: its policies must not wait for their decision.
+                if unreachable is None and time.monotonic() > deadline:
+                    unreachable = MetricsError("Prometheus takes too long: the rest of the batch was left out")
+                if unreachable is not None:
+                    answers[query.name] = unreachable
+                    continue
+                try:
+                    answers[query.name] = await self._readings(query, self._bounds)
+                except Exception as error:
+                    # A server that cannot be reached answers no further query either; others concern themselves.
+                    reason = _reason(error)
+                    if isinstance(error, TimeoutError) and await self._lives(answers):
+                        text = f"Prometheus did not answer this query within {self._timeout_seconds:g} s"
+                        reason = divisible(MetricsError(text, SLOW))
+                        # The others have their turn nevertheless, once: it may be one policy that makes it slow.
+                        deadline = began + 2 * self._timeout_seconds
+                    elif reason.reason == MetricsError.reason:
+                        unreachable = reason
+                    answers[query.name] = reason
+                await asyncio.sleep(0)
+
+        # The first one alone says whether anybody answers; then a slow one holds up one of a few lanes only.
+        await ask_next(1)
+        await asyncio.gather(*(ask_next(len(queries)) for _ in range(AT_ONCE)))
         return answers
+
+    async def _lives(self, answers: Answers) -> bool:
+        """Return True where the server answered another query of the batch, or answers a trivial one."""
+        if any(not isinstance(answer, MetricsError) for answer in answers.values()):
+            return True
+        try:
+            async with asyncio.timeout(min(LIFE_SECONDS, self._timeout_seconds)):
+                await self._answer("vector(1)", OWN)
+        except Exception:
+            return False
+        return True
 
     async def _readings(self, query: Query, bounds: Bounds, parameters: Parameters = ()) -> dict[Key, Reading]:
         """Return the readings of one query. Raises any error of request and answer."""

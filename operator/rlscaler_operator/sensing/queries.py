@@ -97,19 +97,21 @@ def batch(
 ) -> list[Query]:
     """Return the queries for all `subjects`, without those that no subject needs and without `own_queries`.
 
-    Their number grows with the presets in use, and not with the subjects.
+    Their number grows with the presets in use, and not with the subjects. Arrivals and latencies come first: without
+    them nothing is decided.
     """
     subjects = list(subjects)
     if not subjects:
         return []
-    queries = _of_pods(subjects, resource_window, labels) + _of_sizes(subjects, resource_window, labels)
+    queries: list[Query] = []
     for preset in sorted({subject.counted_by for subject in subjects}):
         queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
+    for preset, unit in sorted({(s.preset, s.unit) for s in subjects if s.unit != "requests" and s.counts_load}):
+        queries += _of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels)
     for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
         timed = [s for s in subjects if (s.timed_by, s.signal) == (preset, signal)]
         queries += _of_latency(preset, timed, window, labels)
-    for preset, unit in sorted({(s.preset, s.unit) for s in subjects if s.unit != "requests" and s.counts_load}):
-        queries += _of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels)
+    queries += _of_pods(subjects, resource_window, labels) + _of_sizes(subjects, resource_window, labels)
     for preset in sorted({subject.preset for subject in subjects}):
         queries += _of_server(preset, [s for s in subjects if s.preset == preset], labels)
     needed = set.union(*(_needed(subject) for subject in subjects))

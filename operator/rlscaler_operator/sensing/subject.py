@@ -91,6 +91,12 @@ class Subject:
         """True where the latency histograms of two pools have to be added up."""
         return len(self.identified_by(self.timed_by)) > 1
 
+    @property
+    def keys(self) -> set[tuple[str, str]]:
+        """Keys of its readings in the answers to any query."""
+        named = {(self.namespace, name) for name in self.deployments if name is not None}
+        return named.union(*(self.identified_by(name).values() for name in (self.preset, self.counted_by)))
+
     def identified_by(self, preset: str) -> dict[str, tuple[str, str]]:
         """Return by pool, or by `WHOLE`, the (namespace, Deployment or service) that identifies a preset's series."""
         identity = PRESETS[preset].identified_by

@@ -18,7 +18,7 @@ from rlscaler_operator.reporting.objectives import Objectives
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.error_budget import late_price, left, restore_slo, slo_status
 from rlscaler_operator.state.registry import Registry
-from tests.unit.operator.test_objectives import Source
+from tests.unit.operator.test_objectives import measured
 
 SUBJECT = Subject("ns", "chat", "uid", 3, "Auto")
 
@@ -94,14 +94,14 @@ def test_a_network_has_no_price_and_a_fixed_one_is_as_it_is_set(spent, rule):
     assert late_price(fixed.params, fixed.state, rule) == 0.5
 
 
-async def test_what_is_counted_is_taken_once_and_only_for_the_latency_that_it_is_of(policy_body):
+def test_what_is_counted_is_taken_once_and_only_for_the_latency_that_it_is_of(policy_body):
     policy = Registry().put(policy_body())
     objectives = Objectives(Settings(metrics_port=0), Metrics())
-    await objectives.count(Source(), None, [policy])
-    await objectives.count(Source(), None, [policy])
+    objectives.count([policy], measured())
+    objectives.count([policy], measured())
     assert policy.late.take(500) == (2000, 200)
     assert all(math.isnan(value) for value in policy.late.take(500))
-    await objectives.count(Source(), None, [policy])
+    objectives.count([policy], measured())
     assert all(math.isnan(value) for value in policy.late.take(1000))
     assert policy.late.windows == []
 

@@ -11,6 +11,7 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop import prepare, sense
 from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.run.context import Context
+from rlscaler_operator.sensing.answer import refusal
 from rlscaler_operator.sensing.results import TimedAnswers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import observed
@@ -194,3 +195,18 @@ async def test_an_object_that_cannot_be_taken_in_ends_no_start(api_server, put, 
     counted = f'rlscaler_unreadable_objects_total{{kind="{kind}"}} 1.0'
     assert counted in context.engine.metrics.render(["rlscaler_unreadable_objects_total"]).decode()
     await kube.close()
+
+
+async def test_histograms_that_are_refused_for_one_policy_are_those_of_all_others(engine, policy_body):
+    async def instant(_, promql):
+        if "guilty" in promql:
+            raise refusal(422, b'{"error": "too many samples"}')
+        labels = {"namespace": "ns", "service": next(name for name in names if name in promql)}
+        return [{"metric": labels | {"le": "+Inf"}, "value": [0, "7"]}]
+
+    engine.sensing.sources.instant = instant
+    names = [f"innocent-{number}" for number in range(3)]
+    policies = [engine.registry.put(policy_body(name)) for name in (*names, "guilty")]
+    measured = await engine.sensing.histograms(None, policies, 60)
+    assert {key[2] for key in measured} <= set(names)
+    assert {"innocent-2", "innocent-0"} & {key[2] for key in measured}

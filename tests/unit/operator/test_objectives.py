@@ -2,29 +2,23 @@
 
 import pytest
 
-from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.objectives import AT_ONCE, Objectives
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shadow.calibration import histograms
 from rlscaler_operator.state.registry import Registry
 
 
-class Source:
-    """Answers with a histogram of 1,000 requests, 80 of them answered after 0.5 s and 20 not at all."""
-
-    def __init__(self):
-        self.error = self.answer = None
-        self.queries = []
-
-    async def instant(self, access, promql):
-        self.queries.append(promql)
-        if self.error is not None:
-            raise self.error
-        if self.answer is not None:
-            return self.answer
-        labels = {"namespace": "ns", "service": "chat"}
-        samples = [({"le": "0.5"}, 900), ({"le": "1"}, 940), ({"le": "+Inf"}, 980), ({}, 1000)]
-        return [{"metric": labels | more, "value": [0, str(value)]} for more, value in samples]
+def measured(**within):
+    """Return an answer with a histogram: by default 1,000 requests, 80 answered after 0.5 s and 20 not at all."""
+    within = within or {"0.5": 900, "1": 940, "+Inf": 980, "": 1000}
+    labels = {"namespace": "ns", "service": "chat"}
+    return histograms(
+        [
+            {"metric": labels | ({"le": bound} if bound else {}), "value": [0, str(count)]}
+            for bound, count in within.items()
+        ]
+    )
 
 
 @pytest.fixture
@@ -44,19 +38,17 @@ def counted(metrics):
 
 
 @pytest.mark.parametrize(("slo_ms", "late"), [(500, 100), (1000, 60), (700, 80)])
-async def test_late_is_what_was_not_answered_in_time(objectives, metrics, policy_body, slo_ms, late):
+def test_late_is_what_was_not_answered_in_time(objectives, metrics, policy_body, slo_ms, late):
     body = policy_body()
     body["spec"]["slo"]["latencyMilliseconds"] = slo_ms
     policy = Registry().put(body)
-    await objectives.count(Source(), None, [policy])
-    await objectives.count(Source(), None, [policy])
+    objectives.count([policy], measured())
+    objectives.count([policy], measured())
     assert counted(metrics) == (2000, 2 * late)
 
 
-async def test_a_prometheus_that_fails_leaves_a_gap(objectives, metrics, policy_body):
-    source = Source()
-    source.error = MetricsError("gone")
-    await objectives.count(source, None, [Registry().put(policy_body())])
+def test_a_prometheus_that_fails_leaves_a_gap(objectives, metrics, policy_body):
+    objectives.count([Registry().put(policy_body())], {})
     assert counted(metrics) == (None, None)
 
 
@@ -69,13 +61,10 @@ def test_every_policy_is_asked_for_once_a_window(objectives, policy_body):
     assert objectives.due(policies, 119.0) == []
 
 
-async def test_requests_that_wait_in_a_queue_are_late_once(objectives, metrics, policy_body):
+def test_requests_that_wait_in_a_queue_are_late_once(objectives, metrics, policy_body):
     """100 a window: 60 of the first are answered late in the second, and 10 of the third in time in the fourth."""
-    policy, source = Registry().put(policy_body()), Source()
+    policy = Registry().put(policy_body())
     for in_time, answered in ((40, 40), (100, 160), (90, 90), (110, 110)):
-        labels = {"namespace": "ns", "service": "chat"}
-        samples = [({"le": "0.5"}, in_time), ({"le": "+Inf"}, answered), ({}, 100)]
-        source.answer = [{"metric": labels | more, "value": [0, str(value)]} for more, value in samples]
-        await objectives.count(source, None, [policy])
+        objectives.count([policy], measured(**{"0.5": in_time, "+Inf": answered, "": 100}))
     assert counted(metrics) == (400, 70)
     assert policy.late.carried == -10

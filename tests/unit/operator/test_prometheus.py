@@ -14,7 +14,7 @@ import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.answer import OWN, Bounds, refusal
+from rlscaler_operator.sensing.answer import OWN, SLOW, Bounds, refusal
 from rlscaler_operator.sensing.prometheus import OWN_AT_ONCE, Prometheus
 from rlscaler_operator.sensing.queries import Query, Window, batch
 from rlscaler_operator.sensing.results import NOTHING
@@ -22,6 +22,7 @@ from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.sensing.subject import Subject
 from tests.harness.waiting import stalls
 
+WINDOW = Window(10, 2.0)
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
 
 
@@ -157,7 +158,27 @@ async def test_a_prometheus_that_hangs_costs_one_timeout_not_one_a_query(server)
     await client.close()
     assert time.monotonic() - begun - lost.seconds < 1.5
     assert all(isinstance(error, MetricsError) for error in answers.values())
-    assert server.asked == 1
+    assert server.asked == 2, "the first query, and a trivial one"
+
+
+@pytest.mark.parametrize("place", [0, 1])
+async def test_a_query_that_is_slow_is_unknown_alone_and_all_others_are_answered(server, place):
+    server.answer(series(), series("98", "t"))
+    released = threading.Event()
+    server.verdict = lambda query: (200, None) if query != "slow" or released.wait(20) else (500, None)
+    queries = [Query(name, "service", name) for name in ("up", "down", "left", "right")]
+    queries.insert(place, Query("slow", "service", "slow"))
+    client = Prometheus(Access(server.url), timeout_seconds=1.5)
+    answers = await client.ask(queries)
+    released.set()
+    await client.close()
+    assert (answers["slow"].reason, answers["slow"].divisible) == (SLOW, True)
+    assert all(answers[name]["ns", "chat"].known for name in ("up", "down", "left", "right"))
+
+
+def test_arrivals_and_latency_are_asked_first():
+    names = [query.name for query in batch([Subject("ns", "chat", ("g", "c"), unit="concurrency")], WINDOW, WINDOW)]
+    assert names[:3] == ["arrival_rate", "load concurrency", "p95_ms"]
 
 
 async def test_one_that_hangs_takes_no_thread_from_the_others(server):
