@@ -50,7 +50,7 @@ def _section(name: str, preset: Preset) -> str:
         ("utilization", _utilization(preset)),
     ]
     notes = "".join(f"\n- {note}" for note in preset.notes)
-    head = f"\n## `{name}`: {preset.title}\n\nNames from: {preset.source}.\n\n"
+    head = f"\n## `{name}`: {preset.title}\n\nReleases: {preset.releases}. Names from: {preset.source}.\n\n"
     return head + table(("signal", "series"), rows) + "\n" + (notes + "\n" if notes else "")
 
 

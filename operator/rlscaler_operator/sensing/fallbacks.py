@@ -43,6 +43,9 @@ _STRENGTH = {
 _UNARY = 6
 _MATCHING = ("on", "ignoring", "group_left", "group_right", "fill", "fill_left", "fill_right")
 _GROUPING = ("by", "without")
+_SCALARS = ("scalar", "time", "pi")
+"""Functions whose value is a scalar."""
+
 _ABSENCE = ("absent", "absent_over_time")
 _SYNTHETIC = re.compile(r"up|scrape_\w+")
 """Series that Prometheus writes for a target that it cannot scrape, too."""
@@ -87,6 +90,13 @@ class _Node:
         if _STRENGTH.get(self.kind) == 3 and self.has("synthetic") and not self.has("call", _ABSENCE):
             return self.name == "bool"
         return all(part.constant for part in self.parts)
+
+    @property
+    def scalar(self) -> bool:
+        """True where its value is a scalar and no vector."""
+        if self.kind == "call":
+            return self.parts[0].scalar if not self.name else self.name in _SCALARS
+        return self.kind == "constant" or (bool(self.parts) and all(part.scalar for part in self.parts))
 
     def cuts(self) -> list[tuple[int, int]] | None:
         """Return the spans without which it has no value without series; None where nothing would be left."""
@@ -238,6 +248,15 @@ def measured(promql: str) -> Measured:
         text, at = text + promql[at:begin], end
     left_out = "; ".join(" ".join(promql[begin:end].split()) for begin, end in sorted(cuts))
     return Measured(text + promql[at:], left_out)
+
+
+@lru_cache(maxsize=4096)
+def is_scalar(promql: str) -> bool:
+    """Return True where the value of an own query is a scalar, as `scalar(sum(...))` is, and no vector."""
+    try:
+        return _Parser(promql).whole().scalar
+    except (ValueError, RecursionError):
+        return False
 
 
 def refusal_of(name: str) -> str:

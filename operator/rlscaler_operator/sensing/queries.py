@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from rlscaler_core.decision.units import SignalName
-from rlscaler_operator.sensing.fallbacks import measured
+from rlscaler_operator.sensing.fallbacks import is_scalar, measured
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.presets import PRESETS, Preset
 from rlscaler_operator.sensing.requests import Selection
@@ -312,7 +312,7 @@ def _own(promql: str) -> str:
     """Return the query for the value of a policy's own query and for the time of the raw sample behind it."""
     # Prometheus knows that time only where a query names a series. A query that computes has the time of its
     # evaluation, and is not evaluated twice to learn that.
-    value = f"({promql}\n)"
+    value = f"{'vector' if is_scalar(promql) else ''}({promql}\n)"
     if _CALL.search(_NO_CODE.sub(" ", promql)):
         return labelled({"v": value})
     return f"({labelled({'v': value, 't': f'timestamp({value})'})})"

@@ -74,6 +74,25 @@ def test_a_value_of_nothing_but_absence_is_refused(promql):
     assert measured(promql).refused
 
 
+@pytest.mark.parametrize(
+    ("promql", "scalar"),
+    [
+        ("scalar(sum(rate(hits[1m])))", True),
+        ("(42)", True),
+        ("-2 * scalar(hits) + time()", True),
+        ("scalar(hits) * hits", False),
+        ("sum(hits)", False),
+        ("vector(scalar(hits))", False),
+        ("hits", False),
+        ("WITH (x = 1) x )", False),
+    ],
+)
+def test_a_scalar_is_made_the_one_sample_that_labels_can_be_put_on(promql, scalar):
+    """KEDA takes `scalar(...)`, and Prometheus refused it here: label_replace takes no scalar."""
+    (query,) = own_queries(Subject("ns", "chat", ("g", None), queries=(("arrivalRate", promql),)))
+    assert (f"vector({promql}\n)" in query.promql) is scalar
+
+
 def reading_of(promql, reading):
     query = ("arrivalRate", promql)
     subject = replace(Subject("ns", "chat", ("g", None)), queries=(query,))

@@ -13,6 +13,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "knative": Preset(
         title="Knative Serving",
         source="descriptions of Knative's OpenTelemetry metrics, and of those before 1.19; names not checked further",
+        releases="1.19 and later; up to 1.18 without a latency",
         identified_by=ByPods(),
         arrivals="Derived: requests that the queue proxies have passed on, and the growth of their queues.",
         answered=("kn_serving_invocation_duration_seconds_count or revision_app_request_count",),
@@ -27,6 +28,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "istio": Preset(
         title="Istio",
         source="excerpts of Istio's documentation of its standard metrics; names not checked further",
+        releases="1.5 and later",
         identified_by=ByLabels(
             service="destination_service_name", namespace="destination_service_namespace", apart="reporter"
         ),
@@ -42,6 +44,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "envoy": Preset(
         title="Envoy",
         source="Envoy 1.40, run; its clusters as Envoy Gateway and Contour call them",
+        releases="1.20 to 1.40",
         identified_by=ByName(
             label="envoy_cluster_name",
             pattern="(?:http|grpc)route/({namespaces})/({services})/.*|({namespaces})_({services})_[^_/]+",
@@ -62,6 +65,7 @@ FRONT_DOORS: dict[str, Preset] = {
     "nginx": Preset(
         title="Ingress NGINX",
         source="source of ingress-nginx",
+        releases="1.0 to 1.13",
         identified_by=ByLabels(),
         arrivals=WHEN_ANSWERED,
         arrived=("nginx_ingress_controller_requests",),
@@ -71,10 +75,13 @@ FRONT_DOORS: dict[str, Preset] = {
     ),
     "traefik": Preset(
         title="Traefik",
-        source="an exposition of Traefik 3; names not checked further",
+        source="an exposition of Traefik 3, and the source of its Kubernetes providers",
+        releases="3.0 and later",
         identified_by=ByName(
             label="service",
-            pattern="({namespaces})-({services})-[^-@]+@kubernetes.*",
+            # A port, by its number or name; under the Gateway API behind the protocol of the route, since 3.2.
+            pattern="({namespaces})-({services})-(?:[^-@]+@kubernetes.*|(?:http|grpc)-[0-9]+@kubernetesgateway|"
+            "(?:https?|grpc|web|tcp)-[a-z][^-@]*@kubernetes(?:crd)?)",
             namespace="${1}",
             service="${2}",
         ),
@@ -82,11 +89,12 @@ FRONT_DOORS: dict[str, Preset] = {
         arrived=("traefik_service_requests_total",),
         answered=("traefik_service_request_duration_seconds_count",),
         latency=Histogram("traefik_service_request_duration_seconds"),
-        notes=("`metrics.service` is the Kubernetes Service of an Ingress or IngressRoute.",),
+        notes=("`metrics.service` is the Kubernetes Service of an Ingress, an IngressRoute or an HTTPRoute.",),
     ),
     "epp": Preset(
         title="Endpoint picker of the Gateway API inference extension",
         source="descriptions of the endpoint picker and of llm-d's (`llm_d_epp_*`); names not checked further",
+        releases="1.0 and later, and llm-d's",
         identified_by=ByPods(suffix="-epp"),
         arrivals="Counted as they arrive.",
         arrived=("llm_d_epp_request_total or inference_objective_request_total",),

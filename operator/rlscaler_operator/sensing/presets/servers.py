@@ -14,6 +14,7 @@ FRONT_DOOR = "set `frontDoor`, or `queries.arrivalRate`"
 OWN_SERIES = Preset(
     title="Services with the series of docs/metrics.md",
     source="docs/metrics.md",
+    releases="all",
     identified_by=ByLabels(pool="pool"),
     arrivals="Counted as they arrive.",
     arrived=("inference_requests_received_total",),
@@ -22,22 +23,34 @@ OWN_SERIES = Preset(
     latency=Histogram("inference_request_duration_seconds"),
 )
 
+
+def _vllm(*names: str) -> str:
+    """Return metrics of vLLM and, as Ray Serve exports them, of vLLM inside Ray."""
+    return " or ".join([*(f"vllm:{name}" for name in names), *(f"ray_vllm_{name}" for name in names)])
+
+
 SERVERS: dict[str, Preset] = {
     "vllm": Preset(
         title="vLLM",
         source="vLLM 0.32, run",
+        releases="0.6 to 0.32, also inside Ray Serve LLM",
         identified_by=ByPods(),
         arrivals=DERIVED,
-        answered=("vllm:request_success_total",),
-        refused=("vllm:admission_rejections_total",),
-        in_flight=("vllm:num_requests_running",),
-        waiting=("vllm:num_requests_waiting",),
-        latency=Histogram("vllm:e2e_request_latency_seconds"),
-        ttft=Histogram("vllm:time_to_first_token_seconds"),
-        tpot=Histogram("vllm:request_time_per_output_token_seconds"),
-        tokens=Tokens(("vllm:prompt_tokens_total", "vllm:generation_tokens_total")),
+        answered=(_vllm("request_success_total"),),
+        refused=(_vllm("admission_rejections_total"),),
+        in_flight=(_vllm("num_requests_running"),),
+        waiting=(_vllm("num_requests_waiting"),),
+        latency=Histogram(_vllm("e2e_request_latency_seconds")),
+        ttft=Histogram(_vllm("time_to_first_token_seconds")),
+        # Up to 0.10 each token was observed, by two names in turn.
+        tpot=Histogram(
+            _vllm(
+                "request_time_per_output_token_seconds", "inter_token_latency_seconds", "time_per_output_token_seconds"
+            )
+        ),
+        tokens=Tokens((_vllm("prompt_tokens_total"), _vllm("generation_tokens_total"))),
         utilization=Utilization(
-            "vllm:kv_cache_usage_perc or vllm:gpu_cache_usage_perc", 100.0, ("gpu", "cpu"), full_when_waiting=True
+            _vllm("kv_cache_usage_perc", "gpu_cache_usage_perc"), 100.0, ("gpu", "cpu"), full_when_waiting=True
         ),
         notes=(
             "Requests that were aborted count as over. Those that are refused (`max_num_queued_reqs`) have arrived "
@@ -47,6 +60,7 @@ SERVERS: dict[str, Preset] = {
     "sglang": Preset(
         title="SGLang",
         source="source of SGLang 0.5 (`--enable-metrics`)",
+        releases="0.5",
         identified_by=ByPods(),
         arrivals=DERIVED,
         answered=("sglang:num_requests_total",),
@@ -65,9 +79,10 @@ SERVERS: dict[str, Preset] = {
     "rayserve": Preset(
         title="Ray Serve",
         source="Ray 2.60, run",
+        releases="2.10 to 2.60",
         identified_by=ByLabels(service="application"),
         arrivals=DERIVED,
-        answered=('ray_serve_num_http_requests_total{route!~"/-/.*"}',),
+        answered=(" or ".join(f'ray_serve_num_http_requests{end}{{route!~"/-/.*"}}' for end in ("_total", "")),),
         in_flight=("ray_serve_replica_processing_queries",),
         waiting=("ray_serve_deployment_queued_queries",),
         latency=Histogram("ray_serve_http_request_latency_ms", per_second=1000.0),
@@ -85,6 +100,7 @@ SERVERS: dict[str, Preset] = {
     "llamacpp": Preset(
         title="llama.cpp",
         source="llama.cpp's server (`--metrics`) in xllamacpp, run",
+        releases="since the option `--metrics`",
         identified_by=ByPods(),
         arrivals=f"Not exported: {FRONT_DOOR}.",
         in_flight=("llamacpp:requests_processing",),
@@ -94,6 +110,7 @@ SERVERS: dict[str, Preset] = {
     "tgi": Preset(
         title="Text Generation Inference",
         source="TGI's page of metrics",
+        releases="2.0 to 3.3",
         identified_by=ByPods(),
         arrivals="Counted as they arrive.",
         arrived=("tgi_request_count",),
@@ -108,6 +125,7 @@ SERVERS: dict[str, Preset] = {
     "triton": Preset(
         title="Triton Inference Server",
         source="Triton's page of metrics",
+        releases="2.32 and later",
         identified_by=ByPods(),
         arrivals="Derived: requests that succeeded or failed, and the growth of those that are pending.",
         answered=("nv_inference_request_success", "nv_inference_request_failure"),
@@ -122,6 +140,7 @@ SERVERS: dict[str, Preset] = {
     "torchserve": Preset(
         title="TorchServe",
         source="excerpts of TorchServe's documentation; names not checked further",
+        releases="0.10 and later",
         identified_by=ByPods(),
         arrivals="Counted when a worker takes them: those that wait are not seen.",
         arrived=("ts_inference_requests_total",),

@@ -95,6 +95,8 @@ class Preset:
     title: str
     source: str
     """Origin of the names: the version that was read or run."""
+    releases: str
+    """Releases whose names these are."""
     identified_by: Identity
     arrivals: str
     """One sentence on how arriving requests are counted or derived."""
