@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,13 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from rlscaler_core.decision.manifest import Manifest, Training
+from rlscaler_core.decision.manifest import Training
 from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, Say, ground, make_env, read_parts
 from rlscaler_rl.evaluation.models import Start, load_start
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.export import actor_layers, to_onnx, write
+from rlscaler_rl.training.export import actor_layers, to_onnx, trained_on, versions, write
+from rlscaler_rl.training.finetune import given
 from rlscaler_rl.training.train import make_model, new_folder
 
 AGENT: Json = {
@@ -50,9 +49,8 @@ def train(
     environment.
     """
     live, simulated, agent = read_parts(config)
-    given = {"steps": steps, "seed": seed}
     start = load_start(None)
-    settings = _settings(start, simulated, AGENT | agent | {k: v for k, v in given.items() if v is not None})
+    settings = _settings(start, simulated, AGENT | agent | given({"steps": steps, "seed": seed}))
     folder = out or new_folder()
     folder.mkdir(parents=True, exist_ok=True)
     # A rollout takes minutes of real time, so one thread is enough for the updates between them.
@@ -69,9 +67,11 @@ def train(
         finally:
             env.close()
     model.save(folder / "best_model.zip")
+    # The envelope of the network that training began with holds for the trained one.
     content = to_onnx(actor_layers(model.policy.state_dict()))
-    manifest = _manifest(start, settings, content, model.num_timesteps, live)
-    write(folder, "policy", "manifest.json", content, manifest)
+    origin = _origin(start, settings, model.num_timesteps, live)
+    trained = trained_on(start.manifest, content, f"{start.manifest.name}-live", origin)
+    write(folder, "policy", "manifest.json", trained.content, trained.manifest)
     return folder
 
 
@@ -101,25 +101,18 @@ def _learn(env: Any, settings: TrainingConfig, start: Start, folder: Path, say: 
     return model
 
 
-def _manifest(start: Start, settings: TrainingConfig, content: bytes, steps: int, live: Json) -> Manifest:
-    """Return the manifest of the first network, whose envelope holds, with the new digest and origin."""
-    training = Training(
+def _origin(start: Start, settings: TrainingConfig, steps: int, live: Json) -> Training:
+    return Training(
         seed=settings.agent.seed,
         steps=steps,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions={package: version(package) for package in ("torch", "stable-baselines3", "numpy")},
+        versions=versions("torch", "stable-baselines3", "numpy"),
         hyperparameters={
             "environment": live,
             "agent": settings.agent.model_dump(),
             "started_from": start.manifest.digest,
         },
     )
-    changes = {
-        "digest": hashlib.sha256(content).hexdigest(),
-        "training": training,
-        "name": f"{start.manifest.name}-live",
-    }
-    return start.manifest.model_copy(update=changes)
 
 
 class EpisodeLog(BaseCallback):

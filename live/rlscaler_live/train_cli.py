@@ -256,9 +256,10 @@ def _tune_for_service(
     chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])
     history, start = prepare(*_history(own), chosen), load_start(own["model"])
     from rlscaler_rl.evaluation.service_tuning import report, run
-    from rlscaler_rl.training.finetune import FineTuning
+    from rlscaler_rl.training.finetune import FineTuning, given
 
-    options = run.Options(training=FineTuning.of(steps=steps, seed=seed, seconds=own["seconds"]), level=level)
+    training = FineTuning(**given({"seconds": own["seconds"]})).with_agent(steps=steps, seed=seed)
+    options = run.Options(training=training, level=level)
     folder = out or Path("rl") / f"tailoring_{datetime.now():%Y%m%d_%H%M%S}"
     say = (lambda text: None) if quiet else click.echo
     try:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
 import torch
+from pydantic import BaseModel, ConfigDict
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_core.decision.manifest import Manifest
@@ -18,8 +18,9 @@ from rlscaler_rl.simulation.objectives import Objective
 from rlscaler_rl.simulation.scenario_buffer import ScenarioSource
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 from rlscaler_rl.training.callbacks import CriticFirst, EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.chooser import Candidate, Chooser
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.export import NumpyActor, to_onnx
+from rlscaler_rl.training.export import NumpyActor
 from rlscaler_rl.training.train import make_model, random_observations
 
 Progress = Callable[[str], None]
@@ -28,29 +29,25 @@ Judge = Callable[[NumpyActor, LevelName], float]
 """Mean J of an actor on the episodes that checkpoints are chosen by, never those of the test part."""
 
 
-@dataclass(frozen=True, slots=True)
-class FineTuning:
+class FineTuning(BaseModel):
     """Settings of fine-tuning; the defaults keep a run within five minutes on two cores."""
 
-    steps: int = 2_000_000
-    """Environment steps (action intervals)."""
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
+    agent: AgentConfig = AgentConfig(
+        steps=2_000_000,
+        learning_rate=3e-4,
+        final_learning_rate=1e-5,
+        ppo_epochs=4,
+        entropy=0.002,
+        final_entropy=0.0005,
+    )
+    """Smaller steps than the general training's: the network is good already."""
+
+    envs: int = 512
     seconds: float = 150.0
     """Wall-clock seconds after which training ends, however many steps were made."""
 
-    seed: int = 1
-    envs: int = 512
-    buffer_size: int = 24
-    """Steps of every environment between two updates."""
-
-    batch_size: int = 3072
-    epochs: int = 4
-    learning_rate: float = 3e-4
-    """A tenth of the general training's; linear to `final_learning_rate`."""
-
-    final_learning_rate: float = 1e-5
-    entropy: float = 0.002
-    gamma: float = 0.95
     critic_rollouts: int = 8
     """Rollouts at the beginning in which only the critic learns: it knows nothing yet, and its first advantages would
     tear the actor apart."""
@@ -61,35 +58,27 @@ class FineTuning:
     finalists: int = 4
     """The best of them are tried again request by request."""
 
-    @classmethod
-    def of(cls, **given: Any) -> Self:
-        """Return the defaults with the given values, except None."""
-        return cls(**{name: value for name, value in given.items() if value is not None})
+    def with_agent(self, **changes: Any) -> Self:
+        """Return the settings with fields of the agent changed, except by None."""
+        return self.model_copy(update={"agent": self.agent.model_copy(update=given(changes))})
 
-    def config(self, stack_size: int, residual: bool, hidden_size: int, interval: int, episode: int) -> TrainingConfig:
+    def config(self, start: Start, interval: int, episode: int) -> TrainingConfig:
         """The configuration that `training.train.make_model` takes; `interval` and `episode` in seconds."""
         return TrainingConfig(
             environment=EnvironmentConfig(
                 envs=self.envs,
-                stack_size=stack_size,
-                residual=residual,
+                stack_size=start.manifest.stack_size,
+                residual=start.manifest.residual,
                 action_interval=interval,
                 episode_duration=episode,
             ),
-            agent=AgentConfig(
-                steps=self.steps,
-                seed=self.seed,
-                hidden_size=hidden_size,
-                learning_rate=self.learning_rate,
-                final_learning_rate=self.final_learning_rate,
-                buffer_size=self.buffer_size,
-                batch_size=self.batch_size,
-                ppo_epochs=self.epochs,
-                gamma=self.gamma,
-                entropy=self.entropy,
-                final_entropy=self.entropy / 4,
-            ),
+            agent=self.agent.model_copy(update={"hidden_size": start.hidden_size}),
         )
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 class Start(Protocol):
@@ -113,17 +102,6 @@ class Episodes:
     interval_seconds: int
     duration_seconds: int
     objective: str | Objective = "slo_cost"
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A checkpoint: the actor's weights as an ONNX graph, and J on the tune part."""
-
-    steps: int
-    onnx: bytes
-    actor: NumpyActor
-    fluid: float
-    request: float = float("nan")
 
 
 @dataclass(slots=True)
@@ -155,16 +133,10 @@ def fine_tune(
     torch.set_num_threads(len(episodes.sources))
     torch.distributions.Distribution.set_default_validate_args(False)
     manifest = start.manifest.model_copy(update={"envelope": None, "digest": ""})
-    config = settings.config(
-        manifest.stack_size,
-        manifest.residual,
-        start.hidden_size,
-        episodes.interval_seconds,
-        episodes.duration_seconds,
-    )
+    config = settings.config(start, episodes.interval_seconds, episodes.duration_seconds)
     env = SimulatorVecEnv(
         settings.envs,
-        settings.seed,
+        config.agent.seed,
         contract=manifest.contract,
         rule=rule_of(manifest),
         objective=episodes.objective,
@@ -174,65 +146,32 @@ def fine_tune(
     )
     model = make_model(config, env, None)
     model.folder = folder
-    model.policy.mlp_extractor.calibrate(random_observations(env, settings.seed))
+    model.policy.mlp_extractor.calibrate(random_observations(env, config.agent.seed))
     start.put_into(model.policy)
-    chooser = Chooser(manifest, judge, settings, progress)
+
+    def tried(candidate: Candidate) -> None:
+        share = min(100 * candidate.steps / config.agent.steps, 100)
+        progress(f"{share:3.0f} % of the training: J {candidate.j:.3f} on the tune part")
+
+    every = max(config.agent.steps // settings.candidates, 1)
+    chooser = Chooser(manifest, lambda actor: judge(actor, "fluid"), every, tried, settings.seconds)
     callbacks: list[BaseCallback] = [
         EntropySchedule(config.agent.entropy, config.agent.final_entropy),
         TimeLimitBootstrap(),
         CriticFirst(settings.critic_rollouts),
         chooser,
     ]
-    model.learn(settings.steps, callback=callbacks)
+    model.learn(config.agent.steps, callback=callbacks)
     env.close()
-    finalists = sorted(chooser.candidates, key=lambda candidate: candidate.fluid)[: settings.finalists]
+    finalists = sorted(chooser.candidates, key=lambda candidate: candidate.j)[: settings.finalists]
     if chooser.candidates[0] not in finalists:
         finalists.append(chooser.candidates[0])
     for candidate in finalists:
-        candidate.request = judge(candidate.actor, level)
+        candidate.final = judge(candidate.actor, level)
     return FineTuned(
-        best=_best(finalists),
+        best=min(finalists, key=lambda candidate: (candidate.final, candidate.steps)),
         candidates=chooser.candidates,
         steps=model.num_timesteps,
         seconds=chooser.seconds,
         cut_short=chooser.cut_short,
     )
-
-
-def _best(finalists: Sequence[Candidate]) -> Candidate:
-    return min(finalists, key=lambda candidate: (candidate.request, candidate.steps))
-
-
-class Chooser(BaseCallback):
-    """Tries the policy on the tune part now and then, beginning with the start itself, and ends training in time."""
-
-    def __init__(self, manifest: Manifest, judge: Judge, settings: FineTuning, progress: Progress) -> None:
-        super().__init__()
-        self.manifest, self.judge = manifest, judge
-        self.settings, self.progress = settings, progress
-        self.candidates: list[Candidate] = []
-        self.seconds, self.cut_short = 0.0, False
-
-    def _on_training_start(self) -> None:
-        self.began = time.monotonic()
-        self.every = max(self.settings.steps // self.settings.candidates, 1)
-        self._try()
-
-    def _on_rollout_start(self) -> None:
-        if self.num_timesteps >= len(self.candidates) * self.every:
-            self._try()
-
-    def _on_step(self) -> bool:
-        self.seconds = time.monotonic() - self.began
-        self.cut_short = self.seconds > self.settings.seconds
-        return not self.cut_short
-
-    def _on_training_end(self) -> None:
-        self._try()
-
-    def _try(self) -> None:
-        actor = NumpyActor.of(self.model.policy, self.manifest)
-        j = self.judge(actor, "fluid")
-        self.candidates.append(Candidate(self.num_timesteps, to_onnx(actor.layers), actor, j))
-        share = 100 * self.num_timesteps / self.settings.steps
-        self.progress(f"{min(share, 100):3.0f} % of the training: J {j:.3f} on the tune part")

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
-from stable_baselines3.common.callbacks import BaseCallback
 
-from rlscaler_core.decision.actor import Actor
+from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.manifest import Consumers, Envelope, Manifest, PoolRanges, Training
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_core.decision.types import Float
 from rlscaler_core.models import STREAMS, load_bundled
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, StreamVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.chooser import Candidate, Chooser
 from rlscaler_rl.training.config import AgentConfig, ConfigError, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.export import NumpyActor, actor_layers, bare_manifest, to_onnx, trained_on, versions, write
-from rlscaler_rl.training.policy import GuardedPPO, begin_with_no_change
+from rlscaler_rl.training.export import bare_manifest, to_onnx, trained_on, versions, write
+from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.stream_loads import RANGES, draw
 from rlscaler_rl.training.train import make_model, random_observations, set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
@@ -94,11 +94,24 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
     model = make_model(config, env, None)
     model.policy.mlp_extractor.calibrate(random_observations(env, options.seed))
     begin_with_no_change(model.policy)
-    looks = Looks(draw(options.looked_at, MOST_PARTITIONS[-2], looking, recorded), bare, options.look_every, say)
+    others = draw(options.looked_at, MOST_PARTITIONS[-2], looking, recorded)
+    by_rule = _mean_j(others, load_bundled("rule"))
+
+    def tried(candidate: Candidate) -> None:
+        say(f"{candidate.steps:,} intervals: J {candidate.j:.3f}, and {by_rule:.3f} of the rule alone")
+
+    every = options.look_every * config.agent.buffer_size * options.groups
+    chooser = Chooser(bare, partial(_mean_j, others), every, tried)
     schedule = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
-    model.learn(options.steps, callback=[schedule, TimeLimitBootstrap(), looks])
-    _write(folder, model, looks, options, config)
+    model.learn(options.steps, callback=[schedule, TimeLimitBootstrap(), chooser])
+    _write(folder, chooser.candidates, by_rule, model.num_timesteps, options, config)
     return folder
+
+
+def _mean_j(groups: Groups, actor: ActorLike) -> float:
+    """Return the mean J of an actor over groups."""
+    played = run(groups, actor, interval_seconds=RANGES.interval_seconds, sense_seconds=SENSE_SECONDS)
+    return float(played.result.j.mean())
 
 
 def install(folder: Path, models: Path | None = None) -> None:
@@ -110,53 +123,21 @@ def install(folder: Path, models: Path | None = None) -> None:
     write(models, STREAMS, f"{STREAMS}.json", content, manifest)
 
 
-class Looks(BaseCallback):
-    """Plays the network on groups of other draws every few updates, and keeps the best."""
-
-    def __init__(self, groups: Groups, manifest: Manifest, every: int, say: Callable[[str], None]) -> None:
-        super().__init__()
-        self.groups, self.manifest, self.every, self.say = groups, manifest, every, say
-        self.rule = self.j_of(load_bundled("rule"))
-        self.updates, self.best, self.curve = 0, np.inf, list[tuple[int, float]]()
-        self.layers: list[tuple[np.ndarray, np.ndarray]] = []
-
-    def j_of(self, actor: object) -> Float:
-        """(N,) J of every group."""
-        return run(self.groups, actor, interval_seconds=RANGES.interval_seconds, sense_seconds=SENSE_SECONDS).result.j
-
-    def look(self) -> None:
-        """Play the network as it is now."""
-        actor = NumpyActor.of(self.model.policy, self.manifest)
-        j = float(self.j_of(actor).mean())
-        self.curve.append((self.num_timesteps, j))
-        self.say(f"{self.num_timesteps:,} intervals: J {j:.3f}, and {self.rule.mean():.3f} of the rule alone")
-        if j < self.best:
-            self.best, self.layers = j, actor_layers(self.model.policy.state_dict())
-
-    def _on_rollout_start(self) -> None:
-        if self.updates % self.every == 0:
-            self.look()
-        self.updates += 1
-
-    def _on_step(self) -> bool:
-        return True
-
-    def _on_training_end(self) -> None:
-        self.look()
-
-
-def _write(folder: Path, model: GuardedPPO, looks: Looks, options: Options, config: TrainingConfig) -> None:
-    content = to_onnx(looks.layers)
+def _write(
+    folder: Path, candidates: list[Candidate], by_rule: float, steps: int, options: Options, config: TrainingConfig
+) -> None:
+    best = min(candidates, key=lambda candidate: candidate.j).actor
+    content = to_onnx(best.layers)
     origin = Training(
         seed=options.seed,
-        steps=model.num_timesteps,
+        steps=steps,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions("torch", "stable-baselines3", "numpy"),
         hyperparameters={"options": asdict(options), "ranges": asdict(RANGES), "agent": config.agent.model_dump()},
-        curve=looks.curve,
-        rule_j=float(looks.rule.mean()),
+        curve=[(candidate.steps, candidate.j) for candidate in candidates],
+        rule_j=by_rule,
     )
-    trained = trained_on(looks.manifest, content, STREAMS, origin, envelope=envelope())
+    trained = trained_on(best.manifest, content, STREAMS, origin, envelope=envelope())
     write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
 
 

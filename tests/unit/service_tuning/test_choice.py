@@ -24,7 +24,8 @@ from rlscaler_rl.evaluation.service_tuning.rivals import TUNED, rivals, tune
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import scores
 from rlscaler_rl.evaluation.tuning.tune import Best
-from rlscaler_rl.training.finetune import Candidate, FineTuned
+from rlscaler_rl.training.chooser import Candidate
+from rlscaler_rl.training.finetune import FineTuned
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service
@@ -61,7 +62,7 @@ def make_bench(service=None, **options) -> Bench:
 
 
 def network(name, actor, steps=1000) -> Alternative:
-    return Alternative(name, actor, FineTuned(best=Candidate(steps, b"", None, 1.0, 1.0)))
+    return Alternative(name, actor, FineTuned(best=Candidate(steps, None, 1.0, 1.0)))
 
 
 @pytest.fixture(scope="module")

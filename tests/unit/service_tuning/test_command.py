@@ -21,7 +21,9 @@ from .conftest import make_service, waves
 
 POLICY = str(Path(__file__).parents[3] / "examples" / "policy.yaml")
 
-TINY = FineTuning(steps=256, envs=16, buffer_size=4, batch_size=32, epochs=1, critic_rollouts=1, candidates=2)
+TINY = FineTuning(envs=16, critic_rollouts=1, candidates=2).with_agent(
+    steps=256, buffer_size=4, batch_size=32, ppo_epochs=1
+)
 
 
 @pytest.mark.slow

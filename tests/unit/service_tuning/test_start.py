@@ -26,8 +26,7 @@ from rlscaler_rl.training.train import make_model
 @pytest.fixture
 def model(service, history):
     start = load_start(None)
-    settings = FineTuning(envs=2, buffer_size=4, batch_size=8)
-    config = settings.config(start.manifest.stack_size, False, start.hidden_size, 30, 600)
+    config = FineTuning(envs=2).with_agent(buffer_size=4, batch_size=8).config(start, 30, 600)
     take = ServiceSource(service, history, np.random.default_rng(0)).take
     env = SimulatorVecEnv(2, sources=[take], contract=bare_manifest(config).contract, asymmetric=True)
     yield make_model(config, env, None)

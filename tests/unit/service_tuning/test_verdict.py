@@ -10,9 +10,10 @@ import pytest
 from rlscaler_rl.evaluation.schema import Difference, RecordedHistory, ServiceRow, ServiceTraining, ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning.report import text_report
 from rlscaler_rl.evaluation.service_tuning.verdict import decide
-from rlscaler_rl.training.finetune import Candidate, FineTuned
+from rlscaler_rl.training.chooser import Candidate
+from rlscaler_rl.training.finetune import FineTuned
 
-FOUND = FineTuned(best=Candidate(1000, b"", None, 1.0, 1.0))
+FOUND = FineTuned(best=Candidate(1000, None, 1.0, 1.0))
 
 
 def row(name, role, percent=None, spread=1.0):
@@ -77,7 +78,7 @@ def test_whoever_is_better_stands_against_it(service, history, change, named):
 )
 def test_other_reasons_against_it_are_named(service, history, missing_seconds, steps, broken, named):
     short = replace(history, missing_seconds=missing_seconds)
-    tuned = FineTuned(best=Candidate(steps, b"", None, 1.0, 1.0))
+    tuned = FineTuned(best=Candidate(steps, None, 1.0, 1.0))
     publish, said = reasons(service, short, rows(), tuned, broken)
     assert not publish
     assert named in said

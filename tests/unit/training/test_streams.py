@@ -155,6 +155,7 @@ def test_a_training_does_not_overwrite_another(folder: Path) -> None:
     assert "policy.onnx is in it; choose another folder with --out" in done.output
 
 
+@pytest.mark.slow
 def test_equal_seeds_train_equal_networks(folder: Path, tmp_path: Path) -> None:
     again = train(TINY, tmp_path / "again", lambda text: None)
     assert (again / "policy.onnx").read_bytes() == (folder / "policy.onnx").read_bytes()

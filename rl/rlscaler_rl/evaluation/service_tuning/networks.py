@@ -6,7 +6,7 @@ Specs are searched at the fluid level; networks and specs are chosen at the leve
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from rlscaler_rl.results.statistics import Design, Interval, weights
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
-from rlscaler_rl.training.export import Artefact, NumpyActor, trained_on, versions
+from rlscaler_rl.training.export import Artefact, NumpyActor, to_onnx, trained_on, versions
 from rlscaler_rl.training.finetune import Episodes, FineTuned, FineTuning, fine_tune
 
 GENERAL, OWN_SPEC, FOUND_SPEC = "general", "own_spec", "found_spec"
@@ -174,13 +174,8 @@ class Bench:
 
 def share(training: FineTuning, seed: int) -> FineTuning:
     """Settings of the training of one network: its share of steps and seconds."""
-    return replace(
-        training,
-        steps=max(training.steps // NETWORKS, 1),
-        seconds=training.seconds / NETWORKS,
-        candidates=max(training.candidates // NETWORKS, 1),
-        seed=seed,
-    )
+    parts = {"seconds": training.seconds / NETWORKS, "candidates": max(training.candidates // NETWORKS, 1)}
+    return training.with_agent(steps=max(training.agent.steps // NETWORKS, 1), seed=seed).model_copy(update=parts)
 
 
 def train(
@@ -203,7 +198,7 @@ def train(
         return float(score.j(run(on_tune, spec.under(actor, settings), level=at).result).mean())
 
     under = spec.with_point(service, point)
-    rngs = np.random.default_rng([training.seed, 21]).spawn(SOURCES)
+    rngs = np.random.default_rng([training.agent.seed, 21]).spawn(SOURCES)
     sources = [ServiceSource(under, history, rng).take for rng in rngs]
     played = Episodes(sources, service.interval, service.episode_seconds, score.reward)
     tuned = fine_tune(start, played, judge, training, progress, level=level, folder=folder)
@@ -215,16 +210,18 @@ def artefact(service: Service, start: Start, network: Alternative, training: Fin
     assert network.tuned is not None
     best = network.tuned.best
     origin = Training(
-        seed=training.seed,
+        seed=training.agent.seed,
         steps=best.steps,
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions("rlscaler", "torch", "stable-baselines3", "numpy"),
         hyperparameters={
-            "fine_tuning": asdict(training),
+            "fine_tuning": training.model_dump(),
             "loads": asdict(MIX),
             "start": start.loaded.digest,
             "spec": spec.patch(service, network.trained_under),
         },
     )
     envelope = service.envelope(ERROR, lag_seconds(service))
-    return trained_on(start.manifest, best.onnx, f"{service.namespace}-{service.name}", origin, envelope=envelope)
+    return trained_on(
+        start.manifest, to_onnx(best.actor.layers), f"{service.namespace}-{service.name}", origin, envelope=envelope
+    )

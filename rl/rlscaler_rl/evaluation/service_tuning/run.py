@@ -54,7 +54,7 @@ def tune_for_service(
     """Search, train, choose, tune the rivals, play the held-back part, write the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     score = score_of(service, history.recording.reference)
-    seed = options.training.seed
+    seed = options.training.agent.seed
     on_tune, _ = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed)
     judged, runs = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
     bench = Bench(
@@ -117,7 +117,7 @@ def _judged(
     name, fine_tuned = service.name, choice.network.tuned
     assert fine_tuned is not None
     played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
-    episodes, runs = part_episodes(service, history, Part.TEST, TEST_EPISODES, options.training.seed)
+    episodes, runs = part_episodes(service, history, Part.TEST, TEST_EPISODES, options.training.agent.seed)
     board, audit = verdict.play(name, played, episodes, runs, score, options.level)
     rows = verdict.rows(board, name, played, service, service.episode_seconds)
     publish, reasons = verdict.decide(rows, history, fine_tuned, service, audit.reasons())
@@ -146,7 +146,7 @@ def _training(start: Start, choice: Choice, fine_tuned: FineTuned, tuned: Mappin
         seconds=round(fine_tuned.seconds, 1),
         cut_short=fine_tuned.cut_short,
         best_steps=fine_tuned.best.steps,
-        tune_j={candidate.steps: round(candidate.fluid, 4) for candidate in fine_tuned.candidates},
+        tune_j={candidate.steps: round(candidate.j, 4) for candidate in fine_tuned.candidates},
         tuned={name: {"default": candidate.default_j, "tuned": candidate.j} for name, candidate in tuned.items()},
         chosen=choice.network.name,
         networks={name: {"own": round(own, 4), "found": round(best, 4)} for name, (own, best) in choice.j.items()},
