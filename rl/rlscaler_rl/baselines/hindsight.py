@@ -33,6 +33,8 @@ class Hindsight(PeriodicContender):
     """
 
     period_seconds = 5.0
+    knows_capacity = True
+    """The simulator writes the present capacity of a replica into `params`, instead of the declared one."""
 
     def __init__(self, rate: Float, settings: HindsightSettings | None = None) -> None:
         """`rate` (N, T): the mean arrivals of every second of the episodes that it will play."""
@@ -40,7 +42,7 @@ class Hindsight(PeriodicContender):
         self.split = self.settings.placement
 
     def reset(self, params: Params) -> None:
-        super().reset(params)
+        super().reset(params.copy())
         need = np.asarray(self.load(len(params)) / rows(self.settings.target, len(params))[:, None], np.float32)
         ahead = self.seconds_ahead(params)
         self.peaks = [highest_ahead(need, ahead[:, pool]) for pool in (GPU, CPU)]

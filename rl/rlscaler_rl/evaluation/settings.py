@@ -36,8 +36,8 @@ class Environment(BaseModel):
 
     episode_duration: int = 600
     action_interval: int = 30
-    min_replicas: int = Field(1, ge=0, le=64)
-    max_replicas: int = Field(10, ge=1, le=64)
+    min_replicas: int = Field(1, ge=0, le=200)
+    max_replicas: int = Field(10, ge=1, le=200)
 
 
 class EvaluationSettings(BaseModel):

@@ -36,6 +36,9 @@ from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
 
 SENSE_SECONDS = sensing.SENSE_SECONDS
 
+CAPACITY_SECONDS = 60
+"""Seconds between two changes of the capacity of a replica, where it moves."""
+
 COUNT_SECONDS = 60
 """Seconds between two counts of late requests, where an objective steers."""
 
@@ -149,6 +152,7 @@ class Batch:
         self.state = initial_state(len(scenarios), self.contract.stack_size, history, forecaster=self._learns)
         self._faults = faults
         self._counted = np.zeros((len(scenarios), 2))
+        self._moving = np.zeros(len(scenarios), np.bool_)
         if past is not None:
             self.scenarios.epoch[:] = past.epoch
             self.state = replace(self.state, **{name: getattr(past, name) for name in past._fields if name != "epoch"})
@@ -182,8 +186,20 @@ class Batch:
         self.state.put(rows, self._fresh)
         self._begin(rows)
 
+    def _move_capacity(self, count: int | None = None) -> None:
+        """Set the present capacity of a replica in the rows where it moves, of the first `count` rows."""
+        if not self._moving.any():
+            return
+        time = self.cluster.row["time"]
+        rows = np.flatnonzero(self._moving[:count] & (time[:count] % CAPACITY_SECONDS == 0))
+        if rows.size:
+            rps = self.scenarios.true_rps(rows, time[rows])
+            self.facts.pool["rps"][rows] = rps
+            self.facts.positions[rows] = clusters.bucket_positions(rps, self.facts.row["slo"][rows])
+
     def _begin(self, rows: NDArray[np.intp]) -> None:
         scenarios, memory = self.scenarios, self._prepared.memory
+        self._moving[rows] = ((scenarios.drift[rows] > 0) | (scenarios.fall[rows] > 0)).any(axis=1)
         clusters.begin(
             self.cluster,
             rows,
@@ -192,6 +208,7 @@ class Batch:
             scenarios.rps[rows],
             scenarios.past[rows],
         )
+        self._move_capacity()
         columns = min(memory.time.shape[1], self.state.rate_time.shape[1])
         known = rows[~np.isnan(memory.time[rows, -1])]
         self.state.rate_time[known, -columns:] = scenarios.epoch[known, None] + memory.time[known, -columns:]
@@ -293,6 +310,7 @@ class Batch:
 
     def advance(self, seconds: int = SENSE_SECONDS) -> None:
         """Let time pass; the caller sees to it that no row leaves its load."""
+        self._move_capacity()
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self, *, latencies: bool = False) -> None:
@@ -303,6 +321,7 @@ class Batch:
         for tick, count in enumerate(self._acting):
             if tick:
                 self._unexplained_tick(count)
+            self._move_capacity(count)
             self.level.advance(self.facts, self.cluster, self.rows[:count], SENSE_SECONDS)
             if latencies:
                 self.level.count_latencies(self.facts, self.cluster, self.rows[:count])

@@ -18,7 +18,7 @@ Float = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 Int = NDArray[np.int64]
 
-MAX_PODS = 64
+MAX_PODS = 200
 """Not-ready pods a pool can hold; above the largest `maxReplicas` the simulator is asked for."""
 
 RING = 256
@@ -58,10 +58,11 @@ ROW_FACTS = np.dtype(
 
 POOL_FACTS = np.dtype(
     [
-        ("rps", "f8"),  # requests/s of one replica
+        ("rps", "f8"),  # requests/s of one replica at present
         ("cold_start_low", "f8"),  # seconds
         ("cold_start_high", "f8"),
         ("schedulable", "i8"),  # pods the nodes have room for
+        ("start_seconds", "f8"),  # seconds of its price that a start costs beside the time that the pod is there
     ]
 )
 
@@ -90,6 +91,7 @@ POOL = np.dtype(
         ("work", "f8"),  # requests worked off, whether or not their clients waited for it
         ("work_before", "f8"),  # `work` when the latency block began
         ("billed", "f8"),  # replica-seconds of the target
+        ("start_billed", "f8"),  # replica-seconds that the starts cost
         ("ready_seconds", "f8"),
         ("pending_seconds", "f8"),
         ("busy_seconds", "f8"),  # replica-seconds that ready pods worked

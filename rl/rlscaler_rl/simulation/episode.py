@@ -31,7 +31,7 @@ class Result(Rows):
     """Figures of every episode, (N,) each."""
 
     j: Float
-    cost: Float  # mean billed GPU replica equivalents, pending included
+    cost: Float  # mean billed GPU replica equivalents, pending and starts included
     late_percent: Float  # % of all requests late, dropped or left waiting
     requests: Float
     in_time: Float
@@ -40,6 +40,8 @@ class Result(Rows):
     queued: Float
     gpu_replica_seconds: Float
     cpu_replica_seconds: Float
+    gpu_starts: Float  # pods
+    cpu_starts: Float
     goodput_rps: Float  # answered within the SLO
     p50_ms: Float
     p95_ms: Float
@@ -113,6 +115,7 @@ class _Timeline:
                     "arrivals": arrived / self.step,
                     "desired": cluster.pool["target"].copy(),
                     "ready": cluster.pool["ready"].copy(),
+                    "rps": self.batch.facts.pool["rps"].copy(),
                     "weights_gpu": cluster.pool["weight"][:, 0].copy(),
                     "queue": cluster.pool["queue"].copy(),
                     "late_share": missed / np.maximum(arrived, 1.0),
@@ -210,6 +213,8 @@ def contender_tick(batch: Batch, controller: Any, seed: int) -> Tick:
 
     def tick(second: int) -> None:
         samples = batch.sense()
+        if getattr(controller, "knows_capacity", False):
+            controller.params.requests_per_second[:] = batch.facts.pool["rps"]
         desired, placement = controller(batch.params, batch.state, samples, rng)
         batch.scale_unshielded(desired, placement)
 
@@ -230,6 +235,8 @@ def _result(ledger: Ledger, cluster: ClusterState, scenarios: Scenarios, counts:
         queued=ledger.queued,
         gpu_replica_seconds=ledger.billed[:, 0],
         cpu_replica_seconds=ledger.billed[:, 1],
+        gpu_starts=ledger.created[:, 0] - scenarios.initial[:, 0],
+        cpu_starts=ledger.created[:, 1] - scenarios.initial[:, 1],
         goodput_rps=ledger.in_time / ledger.seconds,
         scale_ups=counts.ups,
         scale_downs=counts.downs,

@@ -40,6 +40,7 @@ class Ledger(Rows):
     work: Float  # (N, 2) requests worked off, whether or not their clients waited for it
     busy: Float  # (N, 2) replica-seconds that billed pods worked: at the request level with service times as drawn
     billed: Float  # (N, 2) replica-seconds
+    start_billed: Float  # (N, 2) replica-seconds that starts cost beside
     ready_seconds: Float  # (N, 2)
     pending_seconds: Float  # (N, 2)
     asked: Float  # (N, 2) replica-seconds of the targets as they were set; NaN if not followed
@@ -54,7 +55,8 @@ class Ledger(Rows):
 
     def cost(self, price_ratio: Float) -> Float:
         """(N,) mean billed GPU replica equivalents; `price_ratio` (N,) is CPU over GPU."""
-        return np.asarray((self.billed[:, 0] + price_ratio * self.billed[:, 1]) / self.seconds)
+        billed = self.billed + self.start_billed
+        return np.asarray((billed[:, 0] + price_ratio * billed[:, 1]) / self.seconds)
 
     def late_percent(self) -> Float:
         """(N,) % of all requests that were late or dropped, or will be when the episode ends before them."""
@@ -76,6 +78,7 @@ def read(cluster: ClusterState) -> Ledger:
         work=pool["work"].copy(),
         busy=pool["busy_seconds"].copy(),
         billed=pool["billed"].copy(),
+        start_billed=pool["start_billed"].copy(),
         ready_seconds=pool["ready_seconds"].copy(),
         pending_seconds=pool["pending_seconds"].copy(),
         asked=np.full(pool.shape, np.nan),
@@ -114,6 +117,8 @@ def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
     equal("requests in = in time + late + dropped + queued", ledger.requests, accounted)
     equal("billed = ready + pending replica-seconds", ledger.billed, ledger.ready_seconds + ledger.pending_seconds)
     equal("billed = targets over time", ledger.billed, np.where(np.isnan(ledger.asked), ledger.billed, ledger.asked))
+    started = (ledger.created - scenarios.initial) * scenarios.start_seconds
+    equal("billed for starts = started pods x their price", ledger.start_billed, started)
     equal("ready + pending = target", ledger.ready + ledger.pending, ledger.target)
     bounded = (ledger.target >= scenarios.min_replicas) & (ledger.target <= scenarios.max_replicas)
     holds("min_replicas <= target <= max_replicas", (bounded | ~scenarios.present).all(1), ledger.target)
@@ -138,10 +143,13 @@ def check(ledger: Ledger, scenarios: Scenarios) -> Ledger:
 
 def work_tolerance(ledger: Ledger, scenarios: Scenarios) -> Float:
     """(N, 2) seconds that work x mean service time may differ from the seconds worked: the sum of drawn service times
-    (six standard deviations), and the last request of every pod, begun but not done, or done by a pod that left.
+    (six standard deviations), and the last request of every pod, begun but not done, or done by a pod that left. Where
+    the capacity of a replica moves, the service times lie between those of its least and of its greatest capacity.
     """
     spread = 6 * np.array(CVS)[scenarios.cv][:, None] * np.sqrt(ledger.work)
-    return np.asarray((spread + 4 * ledger.created) / scenarios.rps + RELATIVE_TOLERANCE * ledger.busy)
+    moves = 1 / ((1 - scenarios.drift) * (1 - scenarios.fall)) - 1
+    drawn = (spread + 4 * ledger.created) * (1 + moves) + moves * ledger.work
+    return np.asarray(drawn / scenarios.rps + RELATIVE_TOLERANCE * ledger.busy)
 
 
 def in_time_limits(ledger: Ledger, scenarios: Scenarios) -> tuple[Float, Float]:

@@ -35,7 +35,7 @@ class Counters(Rows):
     requests: Float
     in_time: Float
     missed: Float  # late or dropped
-    billed: Float  # (N, 2) replica-seconds
+    billed: Float  # (N, 2) replica-seconds, those that starts cost included
     dropped: Float
     histogram: NDArray[np.float32]  # (N, BUCKETS + 1) answered within each bound, last column all
 
@@ -75,7 +75,7 @@ def read(cluster: ClusterState) -> Counters:
         row["requests"].copy(),
         row["in_time"].copy(),
         row["late"] + row["dropped"],
-        cluster.pool["billed"].copy(),
+        cluster.pool["billed"] + cluster.pool["start_billed"],
         row["dropped"].copy(),
         cluster.histogram.copy(),
     )

@@ -44,6 +44,7 @@ def set_target(pool: Any, fact: Any, left: Float32, key: np.uint64, p: int, targ
         left[pool.waiting] = low + (high - low) * uniform(key, p, pool.created)
         pool.waiting += 1
         pool.created += 1
+        pool.start_billed += fact.start_seconds
     pool.waiting -= min(max(pool.ready + pool.waiting - target, 0), pool.waiting)
     leaving = max(pool.ready + pool.waiting - target, 0)
     pool.ready -= leaving

@@ -36,6 +36,8 @@ Bool = NDArray[np.bool_]
 
 GPU_COST_PER_HOUR = 2.5
 
+DAY_SECONDS = 86_400
+
 PAST_SECONDS = 240
 """Seconds before an episode that can be known: all that the forecast remembers, and the longest rate window."""
 
@@ -68,10 +70,13 @@ class Scenarios(Rows):
     slo_ms: Float  # (N,)
     target_utilization: Float  # (N,) of both pools, what the reactive floor keeps: guards.targetUtilization / 100
     price_ratio: Float  # (N,) a CPU replica's price over a GPU replica's
-    rps: Float  # (N, 2) requests/s of one replica
+    rps: Float  # (N, 2) requests/s of one replica, see `true_rps`
+    drift: Float  # (N, 2) relative amplitude by which these requests/s swing within a day
+    fall: Float  # (N, 2) part of them that is lost in the middle of the episode
     believed_rps: Float  # (N, 2) what the operator takes it for
     cold_start_low: Float  # (N, 2) seconds; drawn uniformly per pod
     cold_start_high: Float  # (N, 2)
+    start_seconds: Float  # (N, 2) seconds of its price that a start costs beside the time that the pod is there
     schedulable: Int  # (N, 2) pods the nodes have room for
     cv: Int  # (N,) index into tables.CVS: spread of the service times
     queue_limit: Float  # (N,) requests that can wait at a ready pod
@@ -120,6 +125,15 @@ class Scenarios(Rows):
             positions=bucket_positions(self.rps, self.slo_ms / 1000),
         )
 
+    def true_rps(self, rows: NDArray[np.intp], seconds: Int) -> Float:
+        """Return the requests/s (M, 2) of one replica in `rows` (M,), `seconds` (M,) after the episodes' begin."""
+        # The swing begins anywhere in its day, and the pools swing apart: by the golden ratio, which repeats least.
+        begin = (self.key[rows] >> np.uint64(11)) * 2.0**-53
+        turns = seconds[:, None] / DAY_SECONDS + begin[:, None] + np.array([0.0, 0.381966])
+        fallen = seconds >= self.duration[rows] / 2
+        swing = 1 + self.drift[rows] * np.sin(2 * np.pi * turns)
+        return np.asarray(self.rps[rows] * swing * np.where(fallen[:, None], 1 - self.fall[rows], 1.0))
+
     def sensors(self) -> Sensors:
         """Constants of the measurement."""
         return Sensors(**{name: getattr(self, name) for name in Sensors._fields})
@@ -134,6 +148,9 @@ class Scenarios(Rows):
         checks = (
             ("duration", self.duration <= self.arrivals.shape[1], "the load is shorter than the episode"),
             ("rps", (self.rps > 0).all(1), "must be positive, also for an absent pool"),
+            ("drift", ((self.drift >= 0) & (self.drift < 1)).all(1), "0 to below 1"),
+            ("fall", ((self.fall >= 0) & (self.fall < 1)).all(1), "0 to below 1"),
+            ("start_seconds", (self.start_seconds >= 0).all(1), "must not be negative"),
             ("present", self.present.any(1), "at least one pool is needed"),
             ("max_replicas", (self.max_replicas >= self.min_replicas).all(1), "must not be below min_replicas"),
             ("max_replicas", (self.max_replicas <= MAX_PODS).all(1), f"at most {MAX_PODS} are simulated"),
@@ -202,6 +219,18 @@ def scraped_every(seconds: float) -> dict[str, float]:
     return {"scrape": float(seconds), "window": float(window), "arrival_window": float(arrival_window(seconds))}
 
 
+DRAIN_SECONDS, PULLS = 30.0, 2.0
+"""Seconds until a pod that leaves is gone, Kubernetes' default, and the pull of an image over a cold start after it."""
+
+
+def start_seconds(cold_start: Float) -> Float:
+    """Return the seconds of its price that a start costs beside the time that the pod is there.
+
+    A node pulls the image before the pod is counted, and a pod that leaves is billed while it drains.
+    """
+    return DRAIN_SECONDS + PULLS * cold_start
+
+
 NOMINAL: dict[str, Any] = {
     "initial": (1, 1),
     "present": (True, True),
@@ -215,6 +244,9 @@ NOMINAL: dict[str, Any] = {
     "rps": (20.0, 4.0),
     "cold_start_low": (35.0, 5.0),
     "cold_start_high": (55.0, 11.0),
+    "drift": 0.0,
+    "fall": 0.0,
+    "start_seconds": 0.0,
     "schedulable": (16, 64),
     "cv": 1,
     "queue_limit": 64.0,
@@ -306,6 +338,9 @@ _PAIRS = (
     "believed_rps",
     "cold_start_low",
     "cold_start_high",
+    "drift",
+    "fall",
+    "start_seconds",
     "schedulable",
 )
 _LEARNED = ("load_recent", "load_calendar")
