@@ -67,6 +67,9 @@ class PeriodicContender(ABC):
     min_replicas: Pair = 0
     """Replicas that raise the policy's own minimum."""
 
+    own_metrics = False
+    """Whether it reads metrics-server or metrics of its own, which do not wait for Prometheus."""
+
     def reset(self, params: Params) -> None:
         self.params = params
         period = params.interval_seconds if self.period_seconds is None else self.period_seconds

@@ -87,6 +87,7 @@ class Hpa(PeriodicContender):
     """One HPA per pool: CPU utilization for the CPU pool, GPU utilization for the GPU pool."""
 
     period_seconds = SYNC_SECONDS
+    own_metrics = True
 
     def __init__(self, settings: HpaSettings | None = None) -> None:
         self.settings = settings or HpaSettings()
@@ -123,6 +124,8 @@ class KedaRequestRate(Hpa):
     the pool, the threshold is the fraction `target` of one replica's capacity.
     Source: https://keda.sh/docs/latest/concepts/scaling-deployments/.
     """
+
+    own_metrics = False
 
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
         # Weights are thousandths.

@@ -92,6 +92,7 @@ class Kpa(PeriodicContender):
     """One `Decider` for all pools of all episodes; both windows are averages over the sensing ticks in them."""
 
     period_seconds = 5.0
+    own_metrics = True
 
     def __init__(self, settings: KpaSettings | None = None) -> None:
         self.settings = settings or KpaSettings()

@@ -12,6 +12,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from rlscaler_loadgen.errors import TraceError
@@ -23,6 +25,7 @@ WHOLE = "all"
 """Key of a sample that is the whole trace."""
 
 Span = tuple[int, int]
+Float = NDArray[np.float64]
 
 
 class _Strict(BaseModel):
@@ -95,6 +98,16 @@ def recording(name: str, traces: Path | None = None, fold: int | None = None) ->
     spans = _folded(split, fold) if split.folds else split.parts
     pieces = {part: tuple(rate[begin:end] for begin, end in spans[part]) for part in Part}
     return Recording(name, pieces, split.reference_rps)
+
+
+def wholes() -> list[str]:
+    """Return the recorded workloads of which every second ships."""
+    return [name for name, split in splits().traces.items() if WHOLE in split.sample]
+
+
+def whole(name: str) -> Float:
+    """Return every second of one of `wholes`, in requests/s."""
+    return _sample(splits().traces[name].sample[WHOLE]).per_second()
 
 
 def recorded_part(name: str, part: Part, traces: Path | None = None, fold: int | None = None) -> Recording:

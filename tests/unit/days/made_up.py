@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.evaluation.days.setting import Setting
 from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
 from rlscaler_rl.workloads import Part
 
@@ -48,12 +49,24 @@ def day_table(
             late_percent=[1.0],
             gpu_hours=[1.0],
             cpu_hours=[1.0],
+            gpu_starts=[2.0],
+            cpu_starts=[3.0],
         )
         for name, j in players.items()
         for load, value in zip(names, j, strict=True)
     ]
     loads = [
-        PlayedLoad(name=name, group=name, drawn=not number, days=[0], requests=1.0, digest="")
+        PlayedLoad(
+            name=name,
+            group=name,
+            drawn=not number,
+            by_second=False,
+            days=[0],
+            settings=[Setting()],
+            seconds=86_400,
+            requests=1.0,
+            digest="",
+        )
         for number, name in enumerate(names)
     ]
     return DayTable(

@@ -98,7 +98,7 @@ def _played(
     file.parent.mkdir(parents=True, exist_ok=True)
     progress("the picture")
     drawn = [(entry, one) for entry, one in zip(entries, figures, strict=True) if one.timeline]
-    draw_day(days.days, days.title(), drawn, file.with_name("day.png"))
+    draw_day(days.title(), drawn, file.with_name("day.png"))
     results = [(entry, one.result) for entry, one in zip(entries, figures, strict=True)]
     report = Report(
         service=days.service.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.compare import Request
     from rlscaler_rl.evaluation.days.contenders import Policy
     from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+    from rlscaler_rl.evaluation.days.setting import World
 
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
@@ -56,6 +58,23 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     type=click.Choice(["10", "15", "20", "30", "60"]),
     help="Seconds between two actions of a policy.  [default: as where a policy leaves it out]",
 )
+@click.option(
+    "--world",
+    type=click.Choice(["uncertain", "exact"]),
+    default="uncertain",
+    show_default=True,
+    help="uncertain: declared capacity wrong and drifting, starts priced, scrape 15 s, both pools and GPU alone; "
+    "exact: all as declared, scrape 2 s, both pools.",
+)
+@click.option("--errors", help="True capacity against the declared one in %, by commas.  [default: -40,-20,-10,0,20]")
+@click.option(
+    "--pools", type=click.Choice(["both", "gpu"]), help="Both pools or GPU alone.  [default: one after the other]"
+)
+@click.option(
+    "--fall",
+    type=click.FloatRange(0, 99),
+    help="Percent of the capacity that is lost in the middle of each day, as by a new version of a model.",
+)
 @click.option("--level", type=click.Choice(["fluid", "request"]), default="fluid", show_default=True)
 @click.option(
     "--trials",
@@ -82,11 +101,16 @@ def days(
     folder: Path | None,
     out: Path,
     output: str,
+    world: str,
+    errors: str | None,
+    pools: str | None,
+    fall: float | None,
     **options: Any,
 ) -> None:
     """Play whole days of real loads with the policies and the autoscalers that users have; losses first.
 
-    The folder --out gets days.json, days.md and for each network of --model its model card.
+    The folder --out gets days.json, days.md and for each network of --model its model card, and in the uncertain world
+    errors.json, errors.md and errors.png: every contender at every error of the declared capacity.
     """
     from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
@@ -95,11 +119,14 @@ def days(
         raise click.UsageError("--history: plays that load alone; leave out --loads")
     if series is not None and history is None:
         raise click.UsageError("--series: only with --history")
-    chosen = _loads(loads, share, folder) if history is None else [_recorded(history, series, share)]
+    options["world"] = _world(world, errors, pools, fall)
+    own_past = kind == "own"
+    chosen = _loads(loads, share, folder, own_past) if history is None else [_recorded(history, series, share)]
     policies = _policies(model)
     if picture is not None and picture not in (names := [load.name for load in chosen]):
         raise click.UsageError(f"--picture {picture}: is not among the loads {', '.join(names)}")
     # Below the checks of the arguments, since these modules import libraries that take seconds to load.
+    from rlscaler_rl.evaluation.days import by_error
     from rlscaler_rl.evaluation.days.compare import Request, compare
     from rlscaler_rl.evaluation.days.model_card import model_card
     from rlscaler_rl.evaluation.days.past import TUNABLE
@@ -112,6 +139,14 @@ def days(
     with progress(output) as tell:
         table = compare(request, tell)
     lines = report(table, coverage=coverage)
+    if not request.world.exact:
+        errors_table = by_error.by_error(table)
+        shown = [
+            line for part in by_error.tables(errors_table) for line in (f"### {part.title}", "", *part.markdown(), "")
+        ]
+        lines = [*shown, *lines]
+        write(errors_table, shown, out, "errors")
+        by_error.draw(errors_table, out / "errors.png")
     write(table, lines, out, "days")
     for policy in policies:
         if policy.name in table.networks:
@@ -122,15 +157,37 @@ def days(
     show(table, [*lines, f"{table.seconds:.0f} s, {table.peak_mib} MiB", f"{out}/"], output)
 
 
-def _loads(loads: str | None, share: float, folder: Path | None) -> list[ServiceLoad]:
+def _world(name: str, errors: str | None, pools: str | None, fall: float | None) -> World:
+    """Return the named world with the errors, the pools and the fall of the command line."""
+    from rlscaler_rl.evaluation.days.setting import WORLDS
+
+    changes: dict[str, Any] = {} if pools is None else {"pools": (pools,)}
+    if errors is not None:
+        try:
+            changes["errors"] = tuple(float(value) / 100 for value in errors.split(","))
+        except ValueError as error:
+            raise click.BadParameter(f"{errors}: percents by commas, such as -20,0", param_hint="--errors") from error
+        if not all(-0.9 <= value <= 9 for value in changes["errors"]):
+            raise click.BadParameter(f"{errors}: -90 to 900 %", param_hint="--errors")
+    if fall is not None:
+        changes["fall"] = fall / 100
+    if changes and name == "exact":
+        raise click.UsageError("--errors, --pools, --fall: only with --world uncertain")
+    return replace(WORLDS[name], **changes)
+
+
+def _loads(loads: str | None, share: float, folder: Path | None, own_past: bool) -> list[ServiceLoad]:
     """Return the named loads, else those of the library whose file is there and has enough days to be judged.
 
-    `share` is the part of the nominal service's capacity that they need in their busy hours.
+    `share` is the part of the nominal service's capacity that they need in their busy hours. Hours without a past are
+    left out where contenders are tuned on their `own_past`.
     """
     from rlscaler_rl.workloads.days import LEAST_DAYS, day_load, there
+    from rlscaler_rl.workloads.library import wholes
 
     if loads is None:
         names = [name for name in there(folder) if day_load(name).days >= LEAST_DAYS]
+        names += [] if own_past else wholes()
     else:
         names = list(names_in("--loads", loads))
     return [_load(name, _capacity(), share, folder) for name in names]
@@ -155,9 +212,10 @@ def _recorded(history: Path, series: str | None, share: float) -> ServiceLoad:
 
 def _load(name: str, capacity_rps: float, share: float, folder: Path | None) -> ServiceLoad:
     from rlscaler_rl.evaluation.days.drawn import drawn_load
-    from rlscaler_rl.evaluation.days.service_load import from_library
+    from rlscaler_rl.evaluation.days.service_load import from_library, stretch
 
-    return drawn_load(name, share * capacity_rps) or from_library(name, capacity_rps, share, folder)
+    known = drawn_load(name, share * capacity_rps) or stretch(name, capacity_rps, share)
+    return known or from_library(name, capacity_rps, share, folder)
 
 
 def _policies(chosen: tuple[str, ...]) -> list[Policy]:
@@ -176,13 +234,17 @@ def _draw(request: Request, name: str, out: Path) -> None:
     """Draw the last day of a load."""
     from rlscaler_rl.evaluation.days import contenders
     from rlscaler_rl.evaluation.days.picture import draw_day
-    from rlscaler_rl.evaluation.days.play import played, prepared
+    from rlscaler_rl.evaluation.days.play import played
+    from rlscaler_rl.evaluation.days.world import prepared_in
     from rlscaler_rl.simulation.batch import SENSE_SECONDS
     from rlscaler_rl.workloads import Part
 
     load = next(load for load in request.loads if load.name == name)
-    day = prepared([(load, load.parts[Part.TEST][-1])], **request.service)
+    # The picture shows the row that is nearest to the declared numbers.
+    world = replace(request.world, errors=(min(request.world.errors, key=abs),), pools=request.world.pools[:1])
+    world = replace(world, scrapes=world.scrapes[:1])
+    day = prepared_in(world, [(load, load.parts[Part.TEST][-1])], **request.service)
     shown = [entry for entry in contenders.untuned(request.policies) if entry.name not in ("keda", "kpa")]
     title = f"{name}, day {day.numbers[0] + 1}: requests/s, and the capacity that stood ready for them"
     runs = [(entry, played(day, entry.make, timeline=SENSE_SECONDS)) for entry in shown]
-    draw_day(day, title, runs, out / f"day-{name}.png")
+    draw_day(title, runs, out / f"day-{name}.png")

@@ -15,10 +15,13 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.days import contenders as lineup
 from rlscaler_rl.evaluation.days.contenders import Contender, Policy
 from rlscaler_rl.evaluation.days.past import TRIALS, Chosen, cheapest_static, tuned
-from rlscaler_rl.evaluation.days.play import Days, Job, played_side_by_side, prepared
+from rlscaler_rl.evaluation.days.play import Days, Figures, Job, played_side_by_side
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.evaluation.days.setting import EXACT, World
 from rlscaler_rl.evaluation.days.table import DayTable, PlayedLoad, Score
+from rlscaler_rl.evaluation.days.world import prepared_in
 from rlscaler_rl.evaluation.episodes import digest
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.episode import Result
 from rlscaler_rl.simulation.levels import LevelName
@@ -26,6 +29,9 @@ from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
 RULE = "rule"
+
+ROWS = 160
+"""Days in all their settings that are played at a time; a day takes some megabytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +57,57 @@ class Request:
     level: LevelName = "fluid"
     share: float = NOMINAL_SHARE
     """As in `DayTable.share`."""
+    world: World = EXACT
     service: dict[str, Any] = field(default_factory=dict)
     """Columns of `Scenarios` that differ from the nominal service."""
+
+    def judged(self, loads: Sequence[ServiceLoad]) -> list[tuple[ServiceLoad, int]]:
+        return [(load, day) for load in loads for day in load.parts[Part.TEST][-self.days :]]
+
+    def batches(self) -> Iterator[list[ServiceLoad]]:
+        """Yield loads whose days have one length and fit into memory together."""
+        for length in dict.fromkeys(load.length for load in self.loads):
+            batch, rows = [], 0
+            for load in (load for load in self.loads if load.length == length):
+                batch.append(load)
+                rows += sum(len(self.world.settings(load.by_second, 0)) for _ in self.judged([load]))
+                if rows >= ROWS:
+                    yield batch
+                    batch, rows = [], 0
+            if batch:
+                yield batch
 
 
 def compare(request: Request, progress: Progress) -> DayTable:
     """Play all contenders on all days. Raises WorkloadError for a load that is not there."""
     began = time.monotonic()
-    days, tune = _prepared(request, progress)
-    days = days if request.hours is None else days.first(3600 * request.hours)
+    if request.tuned and (without := [load.name for load in request.loads if not load.parts[Part.TUNE]]):
+        raise EvaluationError(f"{', '.join(without)}: no past that a contender could be tuned on; leave them out")
+    loads: dict[str, PlayedLoad] = {}
     scores: list[Score] = []
     coverage: dict[str, list[list[float | None]]] = {}
-    everywhere = [*lineup.untuned(request.policies), lineup.hindsight()]
-    progress(f"{len(everywhere)} contenders")
-    jobs = [Job(contender.make) for contender in everywhere]
-    plays = played_side_by_side(days, jobs, request.level, lambda number: progress(everywhere[number].label))
-    for contender, figures in zip(everywhere, plays, strict=True):
-        scores += score_rows(contender, days, figures.result)
-        if contender.name == RULE:
-            coverage = _coverage(days, figures.coverage)
     settings: dict[str, dict[str, dict[str, Any]]] = {}
-    for chosen in _chosen(request, tune, progress):
-        settings[chosen.name] = {
-            load: {key: _plain(value) for key, value in values.items()} for load, values in chosen.settings.items()
-        }
-        scores += score_rows(chosen, days, chosen.play(days, request.level))
+    for batch in request.batches():
+        days, tune = _prepared(request, batch, progress)
+        days = days if request.hours is None else days.first(3600 * request.hours)
+        loads |= {load.name: _described(load, days) for load in batch}
+        for contender, figures in _untuned(request, days, progress):
+            scores += score_rows(contender, days, figures.result)
+            if contender.name == RULE:
+                coverage |= _coverage(days, figures.coverage)
+        for chosen in _chosen(request, tune, progress):
+            own = settings.setdefault(chosen.name, {})
+            own |= {
+                load: {key: _plain(value) for key, value in values.items()} for load, values in chosen.settings.items()
+            }
+            scores += score_rows(chosen, days, chosen.play(days, request.level))
     order = [load.name for load in request.loads]
     return DayTable(
         kind=request.kind,
         level=request.level,
         share=request.share,
         version=version("rlscaler"),
-        loads=[_described(load, days) for load in request.loads],
+        loads=[loads[name] for name in order],
         scores=sorted(scores, key=lambda row: order.index(row.load)),
         settings=settings,
         networks=_networks(request.policies),
@@ -92,27 +117,34 @@ def compare(request: Request, progress: Progress) -> DayTable:
     )
 
 
+def _untuned(request: Request, days: Days, progress: Progress) -> Iterator[tuple[Contender, Figures]]:
+    """Yield the contenders that nothing is tuned for, with their figures."""
+    everywhere = [*lineup.untuned(request.policies), lineup.hindsight()]
+    progress(f"{len(everywhere)} contenders")
+    jobs = [Job(contender.make) for contender in everywhere]
+    plays = played_side_by_side(days, jobs, request.level, lambda number: progress(everywhere[number].label))
+    yield from zip(everywhere, plays, strict=True)
+
+
 def _networks(policies: Sequence[Policy]) -> dict[str, str]:
     """Return the digest of each network by the name of its policy; a rule has none."""
     digests = {policy.name: policy.load().manifest.digest for policy in policies}
     return {name: digest for name, digest in digests.items() if digest}
 
 
-def _prepared(request: Request, progress: Progress) -> tuple[Days, Days]:
-    """Prepare the judged days and the days to tune on, which are none where no contender is tuned."""
-    judged = [(load, day) for load in request.loads for day in load.parts[Part.TEST][-request.days :]]
-    tune = [(load, day) for load in request.loads for day in load.parts[Part.TUNE][-request.tune_days :]]
-    chosen = [*judged, *(tune if request.tuned else [])]
-    progress(f"the past of {len(chosen)} days of {len(request.loads)} loads")
-    # All pasts are learned in one batch, which takes hardly longer than a batch of the judged days alone.
-    everything = prepared(chosen, **request.service)
-    days, tuning = (everything.take(rows) for rows in np.split(np.arange(len(chosen)), [len(judged)]))
-    return days, tuning
+def _prepared(request: Request, loads: Sequence[ServiceLoad], progress: Progress) -> tuple[Days, Days | None]:
+    """Prepare the judged days and the days to tune on, None where no contender is tuned."""
+    judged = request.judged(loads)
+    tune = [(load, day) for load in loads for day in load.parts[Part.TUNE][-request.tune_days :]]
+    count = len(judged) + len(tune) * bool(request.tuned)
+    progress(f"the past of {count} days of {len(loads)} loads")
+    days = prepared_in(request.world, judged, **request.service)
+    return days, prepared_in(request.world, tune, **request.service) if request.tuned else None
 
 
-def _chosen(request: Request, tune: Days, progress: Progress) -> Iterator[Chosen]:
+def _chosen(request: Request, tune: Days | None, progress: Progress) -> Iterator[Chosen]:
     """Yield the contenders that are tuned on the past of each load."""
-    if not request.tuned:
+    if tune is None:
         return
     progress("best constant replicas of the past")
     yield cheapest_static(tune)
@@ -128,7 +160,8 @@ def _plain(value: Any) -> Any:
 def score_rows(contender: Contender | Chosen, days: Days, result: Result) -> list[Score]:
     """Return a row for each load, its days in order."""
     hours = {"gpu_hours": result.gpu_replica_seconds / 3600, "cpu_hours": result.cpu_replica_seconds / 3600}
-    metrics = {"j": result.j, "cost": result.cost, "late_percent": result.late_percent, **hours}
+    starts = {"gpu_starts": result.gpu_starts, "cpu_starts": result.cpu_starts}
+    metrics = {"j": result.j, "cost": result.cost, "late_percent": result.late_percent, **hours, **starts}
     names = {"contender": contender.name, "label": contender.label, "role": contender.role}
     return [
         Score.model_validate(
@@ -156,7 +189,10 @@ def _described(load: ServiceLoad, days: Days) -> PlayedLoad:
         name=load.name,
         group=load.group,
         drawn=load.drawn,
+        by_second=load.by_second,
         days=[days.numbers[i] for i in rows],
+        settings=[days.settings[i] for i in rows],
+        seconds=int(scenarios.duration[0]),
         requests=float(scenarios.arrivals.sum(dtype=np.float64)),
         digest=digest(scenarios),
     )

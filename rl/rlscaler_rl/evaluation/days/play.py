@@ -19,11 +19,12 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.evaluation.days.learned import HISTORY_DAYS, past_of, seed_of
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
+from rlscaler_rl.evaluation.days.setting import Setting
 from rlscaler_rl.evaluation.processes import side_by_side
 from rlscaler_rl.simulation.batch import Past
 from rlscaler_rl.simulation.episode import Result, Run, run
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import Scenarios, from_rate
+from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, scraped_every
 
 INTERVAL_SECONDS = float(Spec.model_fields["interval_seconds"].default)
 """Default time between two actions, that of a policy without `intervalSeconds`."""
@@ -46,6 +47,13 @@ class Days:
     numbers: tuple[int, ...]
     """Number of the day within its load, (N,)."""
 
+    settings: tuple[Setting, ...] = ()
+    """Setting of each day, (N,); empty where all are of the nominal service."""
+
+    own_metrics: bool = False
+    """Whether HPA and Knative read metrics as fresh as at the nominal scrape, of metrics-server and of their own, and
+    only the others Prometheus's."""
+
     def by_load(self) -> dict[str, NDArray[np.intp]]:
         """Return the rows of the days of each load."""
         return {load: np.flatnonzero(np.array(self.loads) == load) for load in dict.fromkeys(self.loads)}
@@ -60,7 +68,16 @@ class Days:
     def take(self, rows: NDArray[np.integer[Any]]) -> Days:
         """Return the days in `rows`, in that order."""
         names, numbers = tuple(self.loads[i] for i in rows), tuple(self.numbers[i] for i in rows)
-        return Days(self.scenarios.take(rows), _rows_of(self.past, rows), names, numbers)
+        settings = tuple(self.settings[i] for i in rows) if self.settings else ()
+        past = _rows_of(self.past, rows)
+        return Days(self.scenarios.take(rows), past, names, numbers, settings, self.own_metrics)
+
+    def as_measured_for(self, controller: Any) -> Scenarios:
+        """Return the scenarios with the sensors that this controller reads."""
+        if not (self.own_metrics and getattr(controller, "own_metrics", False)):
+            return self.scenarios
+        fresh = scraped_every(NOMINAL["scrape"])
+        return replace(self.scenarios, **{name: np.full(len(self.loads), value) for name, value in fresh.items()})
 
 
 def prepared(
@@ -91,7 +108,7 @@ def played(
     """Play all days with the controller that `make` returns for their rates (N, T), and check the counters."""
     past = _rows_of(days.past, np.arange(len(days.loads)))
     controller = make(days.scenarios.rate.astype(np.float64))
-    return run(days.scenarios, controller, seed, past=past, level=level, timeline=timeline)
+    return run(days.as_measured_for(controller), controller, seed, past=past, level=level, timeline=timeline)
 
 
 class Figures(NamedTuple):

@@ -17,6 +17,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads import days as library
 from rlscaler_rl.workloads.days import DAY, Seconds, SecondsOf, day_load
+from rlscaler_rl.workloads.library import whole, wholes
 
 Float32 = NDArray[np.float32]
 
@@ -58,6 +59,9 @@ class ServiceLoad:
 
     length: int = DAY
 
+    by_second: bool = False
+    """True where the load counts every second."""
+
     def day(self, number: int) -> Float32:
         """Return the rate of every second of a day (length,), in requests/s."""
         first = self.offset + number * self.length
@@ -90,6 +94,7 @@ def from_library(
         begin=begin,
         offset=load.first_midnight_s,
         parts={part: tuple(days) for part, days in library.own_service(load).items()},
+        by_second=load.width_s <= 1,
     )
 
 
@@ -136,4 +141,27 @@ def own(trace: Trace, name: str, tuned: bool = True, factor: float = 1.0) -> Ser
             Part.TEST: tuple(range(past, count)),
         },
         length=length,
+        by_second=trace.width_s <= 1,
+    )
+
+
+def stretch(name: str, capacity_rps: float, share: float) -> ServiceLoad | None:
+    """Return a recorded workload of about an hour that counts every second, as one stretch; None for other names.
+
+    An hour has no past: its scale is that of the whole, no forecaster knows it, and nothing can be tuned on it.
+    """
+    if name not in wholes():
+        return None
+    rate = whole(name)
+    factor = library.scale(float(np.percentile(rate, 99)), capacity_rps, share)
+    return ServiceLoad(
+        name=name,
+        group="azure",
+        drawn=False,
+        seconds=lambda first, last: factor * rate[first:last],
+        begin=MONDAY,
+        offset=0,
+        parts={Part.TRAIN: (), Part.TUNE: (), Part.TEST: (0,)},
+        length=len(rate) // 60 * 60,
+        by_second=True,
     )

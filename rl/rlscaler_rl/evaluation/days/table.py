@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from pydantic import Field
 
 from rlscaler_core.decision.forecaster.memory import LEVELS
 from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.days.setting import Setting
 from rlscaler_rl.results.document import Document
 from rlscaler_rl.results.statistics import Interval, Verdict, mean_interval
 from rlscaler_rl.results.table import Table
@@ -32,10 +33,21 @@ class Score(Document):
     """GPU replica-hours of the day."""
 
     cpu_hours: list[float]
+    gpu_starts: list[float]
+    """GPU pods that were started."""
+
+    cpu_starts: list[float]
+
+    def rows(self, rows: Sequence[int]) -> Score:
+        """Return the figures of some of the days."""
+        return self.model_copy(update={name: [getattr(self, name)[row] for row in rows] for name in FIGURES})
 
     def mean(self, metric: str) -> float:
         """Return the mean of a metric over the days."""
         return float(np.mean(getattr(self, metric)))
+
+
+FIGURES = ("j", "cost", "late_percent", "gpu_hours", "cpu_hours", "gpu_starts", "cpu_starts")
 
 
 class PlayedLoad(Document):
@@ -48,7 +60,18 @@ class PlayedLoad(Document):
     drawn: bool
     """True where seconds were drawn from wider bins."""
 
+    by_second: bool
+    """True where the load counts every second."""
+
     days: list[int]
+    """Number of the day of each row."""
+
+    settings: list[Setting]
+    """Setting of each row."""
+
+    seconds: int
+    """Length of a day."""
+
     requests: float
     digest: str
     """SHA-256 of the scenarios that were played."""
@@ -100,6 +123,19 @@ class DayTable(Document):
         """Return one row, or None where this contender did not play."""
         return next((row for row in self.scores if (row.load, row.contender) == (load, contender)), None)
 
+    def where(self, holds: Callable[[PlayedLoad, Setting], bool]) -> DayTable:
+        """Return the table of those rows alone whose load and setting satisfy `holds`."""
+        rows = {load.name: [i for i, item in enumerate(load.settings) if holds(load, item)] for load in self.loads}
+        loads = [
+            load.model_copy(
+                update={name: [getattr(load, name)[i] for i in rows[load.name]] for name in ("days", "settings")}
+            )
+            for load in self.loads
+            if rows[load.name]
+        ]
+        scores = [score.rows(rows[score.load]) for score in self.scores if rows[score.load]]
+        return self.model_copy(update={"loads": loads, "scores": scores})
+
     def contenders(self) -> dict[str, Score]:
         """Return the first row of each contender by its name."""
         rows: dict[str, Score] = {}
@@ -114,7 +150,7 @@ def percent_by_load(table: DayTable, policy: str, rival: str) -> dict[str, float
     return {name: 100 * (own.mean("j") / other.mean("j") - 1) for name, (own, other) in pairs.items() if own and other}
 
 
-def _by_origin(table: DayTable, percent: dict[str, float]) -> Float:
+def by_origin(table: DayTable, percent: dict[str, float]) -> Float:
     """Return the mean (origins,) of figures of loads: the loads of one origin are one unit of the bootstrap."""
     groups: dict[str, list[float]] = {}
     for load in table.loads:
@@ -128,7 +164,7 @@ def difference(table: DayTable, policy: str, rival: str) -> Difference | None:
     percent = percent_by_load(table, policy, rival)
     if not percent:
         return None
-    values, worst = _by_origin(table, percent), max(percent, key=percent.__getitem__)
+    values, worst = by_origin(table, percent), max(percent, key=percent.__getitem__)
     return Difference(
         policy=policy,
         rival=rival,
@@ -145,7 +181,7 @@ def seeds_difference(table: DayTable, rival: str) -> Interval | None:
     The networks are seeds of one training. None where there is none, or where one of them or the rival did not play a
     load that the others played.
     """
-    values = [_by_origin(table, percent_by_load(table, name, rival)) for name in table.networks]
+    values = [by_origin(table, percent_by_load(table, name, rival)) for name in table.networks]
     if not values or not len(values[0]) or len({len(origins) for origins in values}) > 1:
         return None
     return mean_interval(np.array(values))
@@ -160,6 +196,7 @@ def report(table: DayTable, *, coverage: bool = False) -> list[str]:
         "",
         *_scores(table).markdown(),
         "",
+        *(line for part in _by_second(table) for line in (*part.markdown(), "")),
         "Bold: the least J of those that can be had; references are left out. (s): seconds drawn from wider bins.",
     ]
     if len(table.networks) > 1:
@@ -187,9 +224,18 @@ def _verdicts(table: DayTable) -> Table:
     return Table(("policy against", "J, % [95 % interval]", "origins", "worst load, %", "verdict"), rows)
 
 
-def _scores(table: DayTable) -> Table:
+def _by_second(table: DayTable) -> Iterator[Table]:
+    """Yield a table of the loads that are known by the second for each scrape, where they have several."""
+    loads = [load for load in table.loads if load.by_second]
+    scrapes = sorted({setting.scrape for load in loads for setting in load.settings})
+    for scrape in scrapes if len(scrapes) > 1 else ():
+        part = table.where(lambda load, setting, at=scrape: load.by_second and setting.scrape == at)  # type: ignore[misc]
+        yield _scores(part, f"known by the second, scrape {scrape} s: J (late %)")
+
+
+def _scores(table: DayTable, head: str = "J (late %)") -> Table:
     shown = table.contenders()
-    return Table(("J (late %)", "days", *(row.label for row in shown.values())), list(_load_rows(table, list(shown))))
+    return Table((head, "rows", *(row.label for row in shown.values())), list(_load_rows(table, list(shown))))
 
 
 def _load_rows(table: DayTable, names: Sequence[str]) -> Iterator[tuple[str, ...]]:

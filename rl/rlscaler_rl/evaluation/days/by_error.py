@@ -1,0 +1,209 @@
+"""Table of a comparison on days by the error of the declared capacity: each contender at each error, over origins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rlscaler_rl.evaluation.days.table import DayTable, by_origin, difference, percent_by_load
+from rlscaler_rl.results import figures
+from rlscaler_rl.results.document import Document
+from rlscaler_rl.results.statistics import Interval, mean_interval
+from rlscaler_rl.results.table import Table
+
+DAY = 86_400
+PANELS = {"both": "both pools", "gpu": "GPU alone"}
+
+
+class Mean(Document):
+    """A mean over origins with its interval; too few origins give no bounds."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+    @classmethod
+    def of(cls, interval: Interval) -> Mean:
+        bounded = math.isfinite(interval.low)
+        return cls(mean=interval.mean, low=interval.low if bounded else None, high=interval.high if bounded else None)
+
+    def shown(self, form: str = "+.1f") -> str:
+        low, high = (-math.inf, math.inf) if self.low is None or self.high is None else (self.low, self.high)
+        return Interval(self.mean, low, high).shown(form)
+
+
+class Cell(Document):
+    """Figures of one contender at one error of the declared capacity, each a mean over origins."""
+
+    pools: str
+    error: float
+    contender: str
+    label: str
+    role: str
+    j: Mean
+    late_percent: Mean
+    gpu_starts: Mean
+    """GPU pods that were started, a day; CPU pods likewise."""
+
+    cpu_starts: Mean
+    gpu_hours: Mean
+    """GPU replica-hours of a day."""
+
+    rule_percent: Mean | None
+    """J of the forecast rule over this one's, minus 1, in percent; None for the rule itself."""
+
+
+class Lead(Document):
+    """The forecast rule against the best untuned autoscaler of each load, at one error."""
+
+    pools: str
+    error: float
+    percent: Mean
+    """J of the rule over the least J of them, minus 1, in percent, over origins."""
+
+    worst: float
+    worst_load: str
+    starts_over_keda: float
+    """GPU pods that the rule started over those of KEDA."""
+
+
+class ByError(Document):
+    """All cells, with the loads that they are about."""
+
+    loads: list[str]
+    origins: int
+    scrape: int
+    cells: list[Cell]
+    leads: list[Lead]
+
+
+def by_error(table: DayTable, rule: str = "rule") -> ByError:
+    """Return the cells of all loads at the scrape that all loads were played with."""
+    scrape = main_scrape(table)
+    chosen = table.where(lambda load, setting: setting.scrape == scrape)
+    return ByError(
+        loads=[load.name for load in chosen.loads],
+        origins=len({load.group for load in chosen.loads}),
+        scrape=scrape,
+        cells=list(_cells(chosen, rule)),
+        leads=[_lead(pools, error, part, rule) for (pools, error), part in _parts(chosen)],
+    )
+
+
+def main_scrape(table: DayTable) -> int:
+    """Return the scrape interval that all loads were played with, the longest."""
+    return max(setting.scrape for load in table.loads for setting in load.settings)
+
+
+def _parts(table: DayTable) -> Iterator[tuple[tuple[str, float], DayTable]]:
+    """Yield the rows of each choice of pools at each error."""
+    settings = {(setting.pools, setting.error): None for load in table.loads for setting in load.settings}
+    for at in settings:
+        yield at, table.where(lambda _, setting, at=at: (setting.pools, setting.error) == at)  # type: ignore[misc]
+
+
+def _lead(pools: str, error: float, table: DayTable, rule: str) -> Lead:
+    rivals = [name for name, row in table.contenders().items() if row.role == "untuned"]
+    against = [percent_by_load(table, rule, rival) for rival in rivals]
+    # The best rival of a load is the one that the rule is least ahead of there.
+    percent = {load.name: max(each[load.name] for each in against) for load in table.loads}
+    worst = max(percent, key=percent.__getitem__)
+    own, keda = (_mean(table, name, "gpu_starts", daily=True).mean for name in (rule, "keda"))
+    return Lead(
+        pools=pools,
+        error=error,
+        percent=Mean.of(mean_interval(by_origin(table, percent))),
+        worst=percent[worst],
+        worst_load=worst,
+        starts_over_keda=own / max(keda, 1.0),
+    )
+
+
+def _cells(table: DayTable, rule: str) -> Iterator[Cell]:
+    for (pools, error), part in _parts(table):
+        for name, row in part.contenders().items():
+            against = difference(part, rule, name) if name != rule else None
+            yield Cell(
+                pools=pools,
+                error=error,
+                contender=name,
+                label=row.label,
+                role=row.role,
+                j=_mean(part, name, "j"),
+                late_percent=_mean(part, name, "late_percent"),
+                gpu_starts=_mean(part, name, "gpu_starts", daily=True),
+                cpu_starts=_mean(part, name, "cpu_starts", daily=True),
+                gpu_hours=_mean(part, name, "gpu_hours", daily=True),
+                rule_percent=against and Mean.of(against.interval),
+            )
+
+
+def _mean(table: DayTable, contender: str, metric: str, daily: bool = False) -> Mean:
+    """Return the mean of a metric over origins; `daily`: as if every stretch lasted a day."""
+    values = {
+        load.name: row.mean(metric) * (DAY / load.seconds if daily else 1.0)
+        for load in table.loads
+        if (row := table.of(load.name, contender)) is not None
+    }
+    return Mean.of(mean_interval(by_origin(table, values)))
+
+
+def tables(result: ByError) -> list[Table]:
+    """Return the rule's lead over the best rival, then a table of all contenders for each choice of pools."""
+    heads = ("capacity", "autoscaler", "J", "late %", "GPU starts a day", "CPU starts", "GPU-hours a day", "rule, %")
+    leads = [
+        (
+            PANELS[lead.pools],
+            f"{100 * lead.error:+.0f} %",
+            lead.percent.shown(),
+            f"{lead.worst_load} {lead.worst:+.1f}",
+            f"{lead.starts_over_keda:.1f}",
+        )
+        for lead in result.leads
+    ]
+    lead_heads = ("pools", "capacity", "J of the rule against the best, %", "worst load, %", "GPU starts over KEDA's")
+    return [
+        Table(lead_heads, leads, "The rule against the best of HPA, KEDA and Knative on each load"),
+        *(
+            Table(
+                heads,
+                [_line(cell) for cell in result.cells if cell.pools == pools],
+                f"All, {PANELS[pools]}, scrape {result.scrape} s, {result.origins} origins",
+            )
+            for pools in dict.fromkeys(cell.pools for cell in result.cells)
+        ),
+    ]
+
+
+def _line(cell: Cell) -> Sequence[str]:
+    starts = (f"{interval.mean:.0f}" for interval in (cell.gpu_starts, cell.cpu_starts))
+    return (
+        f"{100 * cell.error:+.0f} %",
+        cell.label,
+        cell.j.shown(".2f"),
+        cell.late_percent.shown(".2f"),
+        *starts,
+        f"{cell.gpu_hours.mean:.1f}",
+        "" if cell.rule_percent is None else cell.rule_percent.shown(),
+    )
+
+
+def draw(result: ByError, path: Path) -> None:
+    """Draw J of each contender over the error, a panel for each choice of pools."""
+    pools = list(dict.fromkeys(cell.pools for cell in result.cells))
+    with figures.styled():
+        picture = figures.figure(5.2 * len(pools), 4.2)
+        panels = picture.subplots(1, len(pools), squeeze=False, sharey=True)[0]
+        for axes, name in zip(panels, pools, strict=True):
+            for contender in dict.fromkeys(cell.contender for cell in result.cells):
+                cells = [cell for cell in result.cells if (cell.pools, cell.contender) == (name, contender)]
+                colour = figures.colour("policy" if contender == "rule" else contender, cells[0].role)
+                places = [100 * cell.error for cell in cells]
+                axes.plot(places, [cell.j.mean for cell in cells], "o-", color=colour, label=cells[0].label)
+            axes.set_title(f"{PANELS[name]}, scrape {result.scrape} s")
+            axes.set_xlabel("true capacity of a replica over the declared one, minus 1, %")
+            axes.set_yscale("log")
+        panels[0].set_ylabel("J")
+        panels[0].legend()
+        figures.save(picture, path)
