@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
@@ -33,6 +33,7 @@ from rlscaler_operator.cluster.bodies import (
     why_not_ready,
 )
 from rlscaler_operator.cluster.holders import NodeHolders
+from rlscaler_operator.cluster.keda_objects import lacks_metrics_of, policies_of
 from rlscaler_operator.cluster.kinds import TargetKind, TargetKinds, is_other
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.lacking import Lacking
@@ -61,6 +62,10 @@ class Autoscaler:
     name: str
     target: str
     """Name of the scaled Deployment, or a reference to an object of another kind."""
+    policies: frozenset[str] = frozenset()
+    """Of a ScaledObject, the policies whose recommendations it takes by the external scaler."""
+    made_for: str = ""
+    """Of a HorizontalPodAutoscaler, the ScaledObject that KEDA made it for and whose metrics it lacks; empty = none."""
     revision: int = field(default=0, compare=False)
     """Number of the cache's own that changes with every field above."""
 
@@ -114,10 +119,10 @@ class WatchCache:
     """Unused revisions."""
 
     def revisions(self, target: Key) -> tuple[int, int, int]:
-        """Return the revisions of a target, its autoscaler and its VerticalPodAutoscaler; 0 where there is none."""
-        objects = (self.deployments.get(target), self.autoscaler_of(*target), self.verticals.of(target))
-        first, second, third = (0 if known is None else known.revision for known in objects)
-        return first, second, third
+        """Return the revisions of a target, its autoscalers and its VerticalPodAutoscaler; 0 where there is none."""
+        deployment, vertical = self.deployments.get(target), self.verticals.of(target)
+        scalers = sum(scaler.revision for scaler in self._scaled.get(target, ()))
+        return deployment.revision if deployment else 0, scalers, vertical.revision if vertical else 0
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
         """Take in a Deployment; return True where a policy has to react to the change."""
@@ -179,7 +184,8 @@ class WatchCache:
         key = key_of(body)
         old = self._autoscalers.get((kind, *key))
         self.drop_autoscaler(kind, key)
-        autoscaler = Autoscaler(kind, key[1], referenced(body.get("spec", {}).get("scaleTargetRef", {})))
+        target = referenced(body.get("spec", {}).get("scaleTargetRef", {}))
+        autoscaler = Autoscaler(kind, key[1], target, policies_of(body), lacks_metrics_of(body))
         autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
         self._autoscalers[kind, *key] = autoscaler
         self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
@@ -203,6 +209,10 @@ class WatchCache:
         autoscalers = self._scaled.get((namespace, deployment), ())
         # A ScaledObject goes first: the HorizontalPodAutoscaler beside it is KEDA's, which would make it again.
         return next((scaler for scaler in autoscalers if scaler.kind == "ScaledObject"), next(iter(autoscalers), None))
+
+    def scalers_of(self, key: Key) -> Sequence[Autoscaler]:
+        """Return all scalers of a target."""
+        return self._scaled.get(key, ())
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})

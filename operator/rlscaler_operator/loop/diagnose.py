@@ -18,6 +18,7 @@ from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.verdict import demoted, writes
 from rlscaler_operator.state.clock import unix_now
 from rlscaler_operator.state.findings import Findings, Problem
+from rlscaler_operator.state.keda import keda_fallback
 from rlscaler_operator.state.ownership import Conflict, ForeignWrites, declared, find_sizer, remedy, tool_of, who
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
@@ -50,6 +51,7 @@ class Diagnostician:
         findings.problems = self._problems(policy)
         findings.acts = acts(policy)
         findings.other = await self._other(policy, findings)
+        findings.by_cpu = keda_fallback(policy.facts.claim, self._cache)
         findings.waiting = self._registry.waiting(policy)
         findings.declared = declared(policy.facts.claim, self._cache)
         findings.paused = pauses(policy.observed.annotations)[3]

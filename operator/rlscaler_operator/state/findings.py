@@ -15,6 +15,7 @@ from rlscaler_core.api import Condition, remove_condition, set_condition
 from rlscaler_core.api import conditions as types
 from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_core.decision.units import LOADS, UnitName
+from rlscaler_operator.state.keda import REASON as KEDA_FALLBACK
 from rlscaler_operator.state.ownership import Conflict
 
 OPTIONAL = (types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
@@ -45,6 +46,8 @@ class Findings:
     """Whether decisions are to be written by mode and promotion."""
     other: Conflict | None = None
     """The other scaler of the targets: a policy that does not act is compared with it."""
+    by_cpu: str = ""
+    """The HorizontalPodAutoscaler of KEDA that goes by CPU in place of this policy's recommendation."""
     sized_by: dict[str, Conflict] = field(default_factory=dict)
     """By pool, the other sizer of pods that the policy should size: they are left alone."""
     waiting: str = ""
@@ -175,6 +178,8 @@ def _conflicted(findings: Findings) -> tuple[str, bool, str, str]:
         if findings.promotion is not None and findings.promotion.state == "Promoted":
             message = f"{findings.conflict.fact}, and the evidence for this policy is there: {findings.conflict.remedy}"
         return types.CONFLICTED, True, findings.conflict.reason, message
+    if findings.by_cpu:
+        return types.CONFLICTED, True, KEDA_FALLBACK, findings.by_cpu
     reason, text = "NoConflict", "nothing else scales the targets"
     if findings.waiting:
         reason = "NewerPolicyExists"

@@ -37,6 +37,44 @@ async def test_what_else_scales_ends_with_its_object_even_where_the_watch_missed
     assert (await diagnostician.diagnose(policy, None)).other is None
 
 
+TRIGGER = {"type": "external", "metadata": {"policy": "chat", "pool": "gpu"}}
+BY_CPU = [
+    {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
+]
+BY_POLICY = [*BY_CPU, {"type": "External", "external": {"metric": {"name": "s0-rlscaler-chat-gpu"}}}]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "trigger", "found"),
+    [
+        (BY_CPU, TRIGGER, True),
+        ([], TRIGGER, True),
+        (BY_POLICY, TRIGGER, False),
+        (BY_CPU, {"type": "cpu", "metadata": {"value": "80"}}, False),
+        (BY_CPU, TRIGGER | {"metadata": {"policy": "other", "pool": "gpu"}}, False),
+    ],
+)
+async def test_an_hpa_that_keda_made_while_the_external_scaler_was_down_is_named(
+    kube, policy_body, metrics, trigger, found
+):
+    """Without a metric of the scaler Kubernetes puts CPU at 80 % into it, and KEDA leaves it so."""
+    cache, registry = WatchCache(), Registry()
+    spec = {"scaleTargetRef": {"name": "chat-gpu"}}
+    scaled = {"metadata": {"namespace": "ns", "name": "chat"}, "spec": spec | {"triggers": [trigger]}}
+    made = {"namespace": "ns", "name": "keda-hpa-chat", "labels": {"scaledobject.keda.sh/name": "chat"}}
+    cache.put_autoscaler("ScaledObject", scaled)
+    cache.put_autoscaler("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": metrics}})
+    body = policy_body()
+    body["spec"]["mode"] = "Shadow"
+    findings = await Diagnostician(kube, cache, registry).diagnose(registry.put(body), None)
+    (conflicted,) = (c for c in update([], findings, 1, datetime.now(UTC))[0] if c.type == "Conflicted")
+    assert (conflicted.status, conflicted.reason) == (("True", "KEDAFallback") if found else ("False", "NotActing"))
+    assert ("kubectl -n ns delete hpa keda-hpa-chat" in conflicted.message) is found
+    before = cache.revisions(("ns", "chat-gpu"))
+    cache.put_autoscaler("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": BY_POLICY}})
+    assert (cache.revisions(("ns", "chat-gpu")) != before) is (metrics != BY_POLICY), "a report follows"
+
+
 def vpa(name="theirs", mode="Recreate", target="chat-gpu"):
     reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}
     policy = {} if mode is None else {"updatePolicy": {"updateMode": mode}}

@@ -22,6 +22,8 @@ def check_targets(look: Look) -> Iterator[Check]:
     """Yield the checks of everything that the policy names in its namespace."""
     yield from _deployments(look)
     yield _conflict(look)
+    if look.findings.by_cpu:
+        yield Check("KEDA's HorizontalPodAutoscaler goes by this policy", look.findings.by_cpu, "keda")
     yield _owners(look)
     yield from _sizers(look)
     if look.policy.facts.backends is not None:
