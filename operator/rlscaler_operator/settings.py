@@ -236,6 +236,11 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def lease(self) -> str:
+        """Namespace and name of the Lease: the name by which operators with another one know this one."""
+        return f"{self.lease_namespace}/{self.lease_name}"
+
+    @property
     def window_seconds(self) -> int:
         """Rate window of the service's metrics, in seconds."""
         return math.ceil(max(self.minimum_window_seconds, SCRAPES_PER_WINDOW * self.scrape_interval_seconds))

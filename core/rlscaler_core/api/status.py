@@ -356,6 +356,19 @@ class BudgetMembership(Reported):
     """Whether the policy keeps to its grant; one that does not act takes the replicas that run."""
 
 
+class OperatorStatus(Reported):
+    """The operator that acts for the policy, and another one that holds."""
+
+    lease: Word
+    """Namespace and name of the Lease of the operator that acts."""
+    answered: Count | None = None
+    """Number of the question that it has answered last."""
+    asked_by: Word | None = None
+    """Lease of another operator, which changes nothing and asks whether this one still acts."""
+    asked: Count | None = None
+    """Number of its last question."""
+
+
 class Status(Reported):
     """Observations and actions of the operator; written by the operator only."""
 
@@ -397,5 +410,7 @@ class Status(Reported):
     """Rest of the error budget, and its factor on the price of a late request; renewed every 15 minutes."""
     stabilization: Stabilization | None = None
     """Memory of `behavior` across restarts of the operator."""
+    operator: OperatorStatus | None = None
+    """The operator that acts: of several with different Leases the others change nothing."""
     budget: BudgetMembership | None = None
     """Request to an RLScalingBudget that another shard shares; absent where one operator does both."""

@@ -130,6 +130,7 @@ class Shards:
         self._shard_of: dict[Key, int] = {}
         self._leaving: dict[Lease, asyncio.Task[None]] = {}
         self._write_timeout = settings.write_timeout_seconds
+        self.lease = settings.lease
 
     @property
     def held(self) -> bool:

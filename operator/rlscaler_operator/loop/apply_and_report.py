@@ -165,6 +165,7 @@ class Reconciler:
     def _still_wanted(self, policy: Policy, outcome: Outcome) -> bool:
         """Return whether this is still the policy of the decision: it may have been edited or deleted meanwhile."""
         same = policy.running and policy.observed.generation == outcome.entry.generation
+        same = same and policy.standing.acts(policy.observed.claim, self._shards.lease)
         return same and self._registry.get(policy.key) is policy and self._shards.of(policy.key).held
 
     async def report_idle(self, policy: Policy) -> None:

@@ -38,8 +38,9 @@ ASK_AGAIN_SECONDS = 60.0
 class Diagnostician:
     """Makes the findings that conditions are built from. It writes `Policy.ownership`."""
 
-    def __init__(self, kube: Kube, cache: WatchCache, registry: Registry) -> None:
-        self._kube, self._cache, self._registry = kube, cache, registry
+    def __init__(self, kube: Kube, cache: WatchCache, registry: Registry, lease: str = "") -> None:
+        """`lease` is the name of the own Lease for operators with another one."""
+        self._kube, self._cache, self._registry, self._lease = kube, cache, registry, lease
 
     async def diagnose(self, policy: Policy, outcome: Outcome | None) -> Findings:
         """Return the findings of this tick. `outcome` is None where nothing was decided."""
@@ -53,6 +54,7 @@ class Diagnostician:
         findings.other = await self._other(policy, findings)
         findings.by_cpu = keda_fallback(policy.facts.claim, self._cache)
         findings.waiting = self._registry.waiting(policy)
+        findings.operator = policy.standing.other(policy.observed.claim, self._lease, time.monotonic())
         findings.declared = declared(policy.facts.claim, self._cache)
         findings.paused = pauses(policy.observed.annotations)[3]
         findings.promotion = policy.promotion.status

@@ -23,6 +23,7 @@ from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Background
 from rlscaler_operator.loop.fence import Fence
+from rlscaler_operator.loop.operators import OtherOperators
 from rlscaler_operator.loop.prepare import Preparer
 from rlscaler_operator.loop.sense import Sensing
 from rlscaler_operator.loop.shared_budgets import SharedBudgets
@@ -86,6 +87,7 @@ class Engine:
     preparer: Preparer
     reporter: Reporter
     reconciler: Reconciler
+    operators: OtherOperators
     deletion: Deletion
     budgets: SharedBudgets
     ticker: Ticker
@@ -208,7 +210,7 @@ class Engine:
         look.decided += bool(policy.decision.desired)
         look.evenly += timing.schedule.share if timing.schedule is not None else 0.0
         # A tick or write under way ends first; its end wakes the loop.
-        if timing.busy or timing.breaker.until > now:
+        if timing.busy or timing.breaker.until > now or self.operators.stands_by(policy, now):
             return
         if policy.observed.deleting:
             self.background.launch([policy], self.deletion.run(policy))

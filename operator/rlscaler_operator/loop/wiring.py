@@ -28,6 +28,7 @@ from rlscaler_operator.loop.background import Background
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.loop.fence import Fence
+from rlscaler_operator.loop.operators import OtherOperators
 from rlscaler_operator.loop.prepare import Preparer
 from rlscaler_operator.loop.sense import Sensing
 from rlscaler_operator.loop.shared_budgets import SharedBudgets
@@ -89,7 +90,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         cache,
         registry,
         metrics,
-        Diagnostician(kube, cache, registry),
+        Diagnostician(kube, cache, registry, settings.lease),
         Actuator(kube, shards, limiter, cache, settings, idle),
         sizer,
         reporter,
@@ -137,6 +138,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         preparer=preparer,
         reporter=reporter,
         reconciler=reconciler,
+        operators=OtherOperators(kube, shards, limiter, events, registry, background.launch, timeout),
         deletion=Deletion(kube, shards, limiter, cache, registry, events, settings, sizer),
         budgets=budgets,
         ticker=ticker,

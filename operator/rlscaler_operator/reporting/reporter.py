@@ -64,6 +64,7 @@ class Reporter:
 
     def __init__(self, settings: Settings, events: Events, metrics: Metrics, publisher: Publisher) -> None:
         self._events, self._metrics, self._publisher = events, metrics, publisher
+        self._lease = settings.lease
         self.audit = audit.AuditLog(settings, metrics.audit_lost.inc)
 
     def close(self) -> None:
@@ -75,6 +76,8 @@ class Reporter:
             return False
         outbox = policy.outbox
         unseen = outbox.status.get("observedGeneration") != policy.observed.generation
+        answer = status.operator_status(self._lease, policy.observed.claim)
+        unseen |= outbox.status.get("operator", {}).get("answered") != answer.answered
         # A report also removes `newPods` from the status, by which the size of new pods is set.
         return unseen or outbox.written_at == float("-inf") or bool(policy.observed.new_pods or outbox.lost)
 
@@ -225,6 +228,7 @@ class Reporter:
             "learned": policy.decision.learned,
             "promotion": policy.promotion.status,
             "budget": policy.decision.membership,
+            "operator": status.operator_status(self._lease, policy.observed.claim),
         }
         if policy.observed.parsed is not None:
             parts |= status.measured(policy.spec.slo.percentile, policy.decision.latency, policy.decision.actor)

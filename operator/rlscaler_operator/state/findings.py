@@ -52,6 +52,8 @@ class Findings:
     """By pool, the other sizer of pods that the policy should size: they are left alone."""
     waiting: str = ""
     """The newer policies that name a target of this one."""
+    operator: str = ""
+    """Lease of another operator that looks at the policy and holds."""
     declared: str = ""
     """The tools that own the targets' replicas without having set them back so far."""
     paused: str = ""
@@ -184,6 +186,12 @@ def _conflicted(findings: Findings) -> tuple[str, bool, str, str]:
     if findings.waiting:
         reason = "NewerPolicyExists"
         text = f"RLScalingPolicy {findings.waiting} names a target of this policy and waits: delete one of them"
+    if findings.operator:
+        reason = "OtherOperatorHolds"
+        text = (
+            f"the operator of Lease {findings.operator} looks at this policy too and changes nothing: take the "
+            "namespace out of watchNamespaces of one of the two, or uninstall it"
+        )
     if findings.other:
         reason, text = NOT_ACTING, f"{findings.other.fact}: this policy patches nothing and is compared with it"
     return types.CONFLICTED, False, reason, f"{text}; {findings.declared}" if findings.declared else text

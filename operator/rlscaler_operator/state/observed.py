@@ -12,6 +12,7 @@ from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.kinds import is_other
 from rlscaler_operator.sensing.subject import Subject
+from rlscaler_operator.state.operators import OperatorClaim
 from rlscaler_operator.state.ownership import Claim
 
 log = logging.getLogger("rlscaler.observed")
@@ -56,6 +57,8 @@ class ObservedObject:
     """Why the spec cannot be used; empty where it can."""
     facts: SpecFacts | None = None
     """None where the spec cannot be used."""
+    claim: OperatorClaim = field(default_factory=OperatorClaim)
+    """The operator that acts, by the status."""
     revision: int = 0
     """Grows with every change that a report depends on."""
 
@@ -81,6 +84,7 @@ class ObservedObject:
         self.annotations = dict(metadata.get("annotations") or {})
         self.finalizers = list(metadata.get("finalizers") or ())
         self.deleting = "deletionTimestamp" in metadata
+        self.claim = OperatorClaim.of(body.get("status"))
         self.revision += before != self._reported()
 
     def wrote_finalizers(self, finalizers: list[str]) -> None:
@@ -103,7 +107,7 @@ class ObservedObject:
     def _reported(self) -> tuple[object, ...]:
         """Return the parts that a report depends on."""
         annotations = {name: text for name, text in self.annotations.items() if name != WEIGHTS_ANNOTATION}
-        return self.generation, annotations, self.finalizers
+        return self.generation, annotations, self.finalizers, self.claim.asked
 
 
 def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:

@@ -14,6 +14,7 @@ from rlscaler_operator.exceptions import SpecInvalidError
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.state.decision import DecisionState, PromotionState
 from rlscaler_operator.state.observed import ObservedObject, SpecFacts
+from rlscaler_operator.state.operators import Standing
 from rlscaler_operator.state.ownership import Ownership
 from rlscaler_operator.state.pod_sizes import Failures, NewPods
 from rlscaler_operator.state.report import LateRequests, Outbox, ReportState
@@ -37,6 +38,8 @@ class Policy:
     report: ReportState = field(default_factory=ReportState)
     outbox: Outbox = field(default_factory=Outbox)
     timing: Timing = field(default_factory=Timing)
+    standing: Standing = field(default_factory=Standing)
+    """State towards operators with another Lease; `loop/operators.py` writes it."""
     late: LateRequests = field(default_factory=LateRequests)
     resizes: dict[str, Failures] = field(default_factory=dict)
     """The failures of resizing its pods, by pool; `actuation/pod_sizes.py` writes it."""

@@ -17,6 +17,7 @@ from rlscaler_core.api.status import (
     Latency,
     ModelStatus,
     ObservationStatus,
+    OperatorStatus,
     PlacementName,
     PlacementStatus,
     PoolCounts,
@@ -31,6 +32,7 @@ from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Ob
 from rlscaler_core.decision.units import UNITS
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.state.operators import OperatorClaim
 
 PLACEMENTS: tuple[PlacementName, ...] = ("PreferGPU", "Balanced", "PreferCPU")
 
@@ -130,6 +132,12 @@ def flag_names(flags: int) -> list[str]:
     return ["".join(part.title() for part in (flag.name or "").split("_")) for flag in Flag if flag and flags & flag]
 
 
+def operator_status(own: str, claim: OperatorClaim) -> OperatorStatus:
+    """Return `status.operator` of the operator of Lease `own`, with the answer to another operator's question."""
+    answered = claim.asked if claim.asked_by != own else 0
+    return OperatorStatus(lease=own, answered=answered or claim.answered or None)
+
+
 def capacity_status(params: Params) -> CapacityStatus:
     """Return the capacity of a replica, of the first row; a pool without a target or a known capacity is absent."""
     carried = zip(POOLS, params.requests_per_second[0], params.present[0], strict=True)
@@ -157,7 +165,7 @@ def significant(status: Json) -> Json:
     """Return the parts of a status that are worth a write at once: no measured values, and no times."""
     parts = {
         name: status.get(name)
-        for name in ("observedGeneration", "model", "targets", "placement", "originals", "budget")
+        for name in ("observedGeneration", "model", "targets", "placement", "originals", "budget", "operator")
     }
     parts["conditions"] = sorted((c["type"], c["status"], c["reason"]) for c in status.get("conditions") or ())
     promotion = status.get("promotion") or {}

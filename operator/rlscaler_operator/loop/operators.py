@@ -1,0 +1,78 @@
+"""Policies that an operator with another Lease acts for: this one asks it now and then, and changes nothing."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from rlscaler_core.api import PLURAL
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
+from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.state.policy import Policy
+from rlscaler_operator.state.registry import Registry
+
+log = logging.getLogger("rlscaler.operators")
+
+RETRY_SECONDS = 5.0
+"""Pause after a question that could not be written."""
+
+
+class OtherOperators:
+    """Finds the policies that another operator acts for."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        shards: Shards,
+        limiter: ConcurrencyLimiter,
+        events: Events,
+        registry: Registry,
+        launch: Callable[[list[Policy], Coroutine[Any, Any, None]], None],
+        timeout_seconds: float,
+    ) -> None:
+        self._kube, self._shards, self._limiter, self._events = kube, shards, limiter, events
+        self._registry, self._launch, self._timeout = registry, launch, timeout_seconds
+
+    def stands_by(self, policy: Policy, now: float) -> bool:
+        """Return whether nothing is to be done for a policy, since another operator acts; ask it where it is time."""
+        standing, claim = policy.standing, policy.observed.claim
+        verdict = standing.look(claim, self._shards.lease, now)
+        if verdict == "act" and not standing.waiting:
+            return False
+        if verdict in ("act", "take"):
+            log.info("%s/%s: taken over from the operator of Lease %s", *policy.key, claim.lease or "none")
+            # What this process remembers of it is older than the status of the other operator.
+            standing.waiting = False
+            self._registry.adopt(policy).standing = standing
+            return True
+        standing.waiting, policy.timing.schedule = True, None
+        if verdict == "ask":
+            self._launch([policy], self._ask(policy))
+        return True
+
+    async def _ask(self, policy: Policy) -> None:
+        """Write a question, and say on the policy which operator acts."""
+        claim, own = policy.observed.claim, self._shards.lease
+        number = max(claim.asked, claim.answered) + 1
+        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        try:
+            async with self._limiter.slot(Priority.REPORT):
+                timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
+                body = {"status": {"operator": {"askedBy": own, "asked": number}}}
+                await self._kube.patch(path, body, timeout_seconds=timeout)
+        except (KubeError, LeaseLostError) as error:
+            log.warning("%s/%s: the operator of Lease %s was not asked: %s", *policy.key, claim.lease, error)
+            policy.timing.breaker.until = time.monotonic() + RETRY_SECONDS
+            return
+        policy.standing.asked, policy.standing.asked_at = number, time.monotonic()
+        text = (
+            f"the operator of Lease {claim.lease} acts on this policy, and that of Lease {own} changes nothing: take "
+            "the namespace out of watchNamespaces of one of them, or uninstall it"
+        )
+        await self._events.post(policy.reference, "Warning", "OtherOperatorActs", text)
