@@ -18,26 +18,34 @@ HOLD_SECONDS = 120.0
 class Refusal:
     """The bounds of one target between two attempts at what was refused.
 
-    Each refusal halves the change that is tried next, so that the pool comes as near as the API server lets it, and
-    decisions count on no more.
+    Half of the way to what was refused is tried next, again and again, so that the pool comes as near as the API server
+    lets it, and decisions count on no more.
     """
 
     words: str = ""
     """The API server's words."""
-    most: float = math.inf
-    fewest: float = 0.0
+    growth: float = math.inf
+    """The fewest replicas that were refused when the pool should grow."""
+    shrinking: float = -math.inf
+    """The most replicas that were refused when it should shrink."""
     until: float = -math.inf
     """Monotonic time until which the bounds are in force."""
 
     def refused(self, base: int, desired: int, words: str, now: float) -> None:
         """Note that a write of `desired` in place of `base` replicas was refused."""
         if not self.holds(now):
-            self.most, self.fewest, self.until = math.inf, 0.0, now + HOLD_SECONDS
+            self.growth, self.shrinking, self.until = math.inf, -math.inf, now + HOLD_SECONDS
         if desired > base:
-            self.most = base + (desired - base) // 2
+            self.growth = desired
         else:
-            self.fewest = base - (base - desired) // 2
+            self.shrinking = desired
         self.words = words
+
+    def bounds(self, running: int) -> tuple[float, float]:
+        """Return the fewest and the most replicas that are tried beside those that run."""
+        most = math.inf if math.isinf(self.growth) else max(running, (running + self.growth) // 2)
+        fewest = 0 if math.isinf(self.shrinking) else min(running, (running + self.shrinking + 1) // 2)
+        return fewest, most
 
     def holds(self, now: float) -> bool:
         """Return whether the bounds are in force."""
@@ -52,7 +60,7 @@ def within(params: Params, pools: Iterable[tuple[int, int, Refusal]], now: float
     lowest, highest = params.min_replicas, params.max_replicas
     for pool, running, refusal in pools:
         if refusal.holds(now):
-            most, fewest = max(refusal.most, running), min(refusal.fewest, running)
+            fewest, most = refusal.bounds(running)
             at = np.arange(2) == pool
             highest = np.where(at, np.minimum(highest, most), highest).astype(np.int32)
             lowest = np.minimum(np.where(at, np.maximum(lowest, fewest), lowest), highest).astype(np.int32)

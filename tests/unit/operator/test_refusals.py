@@ -27,12 +27,9 @@ def approached(base, wanted, accepts):
 @pytest.mark.parametrize("most", range(1, 12))
 def test_a_pool_comes_as_near_as_it_is_let_with_few_writes(most):
     end, refused = approached(1, 10, lambda replicas: replicas <= most)
-    assert 1 <= end <= most
-    assert end > most / 3 or most == 1
-    assert refused <= 5
+    assert (end, refused <= 5) == (min(most, 10), True)
     end, refused = approached(12, 1, lambda replicas: replicas >= most)
-    assert most <= end <= 12
-    assert refused <= 5
+    assert (end, refused <= 5) == (most, True)
 
 
 def test_after_a_while_the_whole_change_is_tried_again():
@@ -49,8 +46,8 @@ def test_replicas_that_run_are_within_the_bounds_whoever_set_them():
     refusal.refused(4, 1, "no", NOW)
     for running in (0, 3, 4, 9):
         params = within(make_params(1, min_replicas=1, max_replicas=20), [(0, running, refusal)], NOW)
-        assert params.max_replicas[0].tolist() == [max(4, running), 20]
-        assert params.min_replicas[0].tolist() == [max(1, min(3, running)), 1]
+        assert running <= params.max_replicas[0, 0] <= max(4, running)
+        assert params.min_replicas[0, 0] <= max(1, running)
 
 
 def test_the_other_pool_takes_what_is_refused(entry):
