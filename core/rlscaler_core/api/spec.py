@@ -190,8 +190,8 @@ class Guards(Model):
     budget_per_hour: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
     """The most that both pools may cost, in currency units per hour; `minReplicas` wins over it; default: no limit."""
     pending_seconds: Annotated[int, Field(ge=1, le=7200)] | None = None
-    """Seconds that a pod may be pending before it counts as stuck and the other pool takes its load; default: twice the
-    cold start."""
+    """Seconds that a replica may be without a ready pod before it counts as stuck and the other pool takes its load;
+    default: twice the cold start."""
 
 
 class Promotion(Model):
