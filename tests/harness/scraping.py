@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import tempfile
 import time
@@ -58,7 +59,12 @@ class Counters:
 
     def text(self) -> str:
         seconds = time.time() - self._began
-        return "".join(f"{name} {value * seconds if rises else value}\n" for name, value, rises in self._series)
+        values = (f"{name} {value * seconds if rises else value}" for name, value, rises in self._series)
+        return "".join(f"{line.removesuffix(' nan') if line[0] == '#' else line}\n" for line in values)
+
+    def histogram(self, name: str) -> None:
+        """Say that the series that follow are those of a histogram."""
+        self._series.append((f"# TYPE {name} histogram", math.nan, False))
 
     def close(self) -> None:
         self._server.close()
@@ -107,8 +113,12 @@ def prometheus(
     honor_labels: bool = False,
     scrape_seconds: int = 1,
     protection: Protection | None = None,
+    native_histograms: bool = False,
 ) -> Iterator[str]:
-    """The URL of a Prometheus that scrapes each (address, target labels), every second unless told otherwise."""
+    """The URL of a Prometheus that scrapes each (address, target labels), every second unless told otherwise.
+
+    With `native_histograms` it converts classic ones to native ones with their buckets.
+    """
     with ConsoleReporter() as progress:
         binary = binaries.provide(["prometheus"], progress)["prometheus"]["path"]
     (port,) = free_ports(1)
@@ -118,7 +128,8 @@ def prometheus(
         "static_configs": [{"targets": [address], "labels": dict(labels)} for address, labels in targets],
     }
     scrape = f"{scrape_seconds}s"
-    config = {"global": {"scrape_interval": scrape, "scrape_timeout": scrape}, "scrape_configs": [job]}
+    every = {"scrape_interval": scrape, "scrape_timeout": scrape}
+    config = {"global": every | {"convert_classic_histograms_to_nhcb": native_histograms}, "scrape_configs": [job]}
     with tempfile.TemporaryDirectory(prefix="prometheus-") as folder:
         path = Path(folder) / "prometheus.yml"
         path.write_text(yaml.safe_dump(config))

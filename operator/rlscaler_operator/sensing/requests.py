@@ -68,7 +68,7 @@ class Selection(NamedTuple):
 
     def newest(self, metrics: Sequence[str]) -> str:
         """Return the time of the newest sample of any of some metrics."""
-        parts = [self._folded(metric, timestamp, "max") for metric in metrics]
+        parts = [self._folded(metric, timestamp, "max", native=timestamp) for metric in metrics]
         return parts[0] if len(parts) == 1 else f"max by ({', '.join(self.by)}) ({' or '.join(parts)})"
 
     def copies(self, metrics: Sequence[str]) -> str:
@@ -152,7 +152,14 @@ class Selection(NamedTuple):
 
     def _once(self, metrics: Sequence[str], vector: Vector) -> str:
         """Return the sum of `vector` over some metrics, with the copies of a series counted once."""
-        return self.sum(metrics, lambda series: self.labels.once(vector(series)))
+
+        def native(series: str) -> str:
+            return self.labels.once(f"histogram_count({vector(series)})")
+
+        parts = [
+            self._folded(metric, lambda series: self.labels.once(vector(series)), native=native) for metric in metrics
+        ]
+        return added(parts, ", ".join(self.by))
 
     @property
     def _token_counters(self) -> tuple[str, ...]:
@@ -162,8 +169,10 @@ class Selection(NamedTuple):
     def percentile(self, histogram: Histogram, percentile: float, span: str) -> str:
         """Return the query for a percentile of a latency, in milliseconds."""
         rates = self._whole(lambda series: f"rate({series}{span})", suffixed(histogram, "_bucket"), ("le",))
-        value = f"{1000 / histogram.per_second:g} * histogram_quantile({percentile / 100:.6g}, {rates})"
-        return labelled({"v": value, "t": self._whole(timestamp, suffixed(histogram, "_count"), fold="max")})
+        native = self._whole(lambda series: f"rate({series}{span})", histogram.metric)
+        quantiles = (f"histogram_quantile({percentile / 100:.6g}, {each})" for each in (rates, native))
+        value = f"{1000 / histogram.per_second:g} * ({' or '.join(quantiles)})"
+        return labelled({"v": value, "t": self.whole.newest([suffixed(histogram, "_count")])})
 
     def buckets(self, histogram: Histogram, span: str) -> str:
         """Return the query for the rates of a histogram's buckets."""
@@ -184,8 +193,23 @@ class Selection(NamedTuple):
         """Return a vector of whole services, without the label of the pool."""
         return self.whole._folded(metric, vector, fold, keep)
 
-    def _folded(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
+    def _folded(
+        self,
+        metric: str,
+        vector: Vector,
+        fold: str = "sum",
+        keep: tuple[str, ...] = (),
+        native: Vector | None = None,
+    ) -> str:
+        """Return a vector of a metric by the first of its names that exists.
+
+        `native` returns the PromQL of the native histogram in which the metric is the count: Prometheus may have
+        scraped it as one, or converted it.
+        """
         parts = [self._one(name, vector, fold, keep) for name in alternatives(metric)]
+        if native is not None:
+            names = (name.removesuffix("_count") for name in alternatives(metric) if name.endswith("_count"))
+            parts += [self._one(name, native, fold, keep) for name in names if name in self.preset.histogram_names]
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
     def _one(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:

@@ -60,7 +60,7 @@ def test_series_are_told_apart_by_service_and_bound():
 
 def test_one_query_names_all_services():
     text = promql([Subject("a", "chat.v1", (None, None)), Subject("b", "plain", (None, None))], 600)
-    assert text.count('service=~"(chat\\\\.v1|plain)"') == text.count("[600s]") == 4
+    assert text.count('service=~"(chat\\\\.v1|plain)"') == text.count("[600s]") == 8
 
 
 @given(st.lists(st.floats(0.5, 20), min_size=1, max_size=60), st.floats(0, 60))

@@ -56,7 +56,7 @@ Identity = ByPods | ByLabels | ByName
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A latency histogram with classic buckets."""
+    """A latency histogram, with classic buckets or native."""
 
     metric: str
     """Name without `_bucket` and `_count`."""
@@ -133,6 +133,11 @@ class Preset:
         """Histograms by the names of `slo.signal`."""
         named = {"endToEnd": self.latency, "ttft": self.ttft, "tpot": self.tpot}
         return {signal: histogram for signal, histogram in named.items() if histogram is not None}
+
+    @property
+    def histogram_names(self) -> set[str]:
+        """Names of all histograms, in all releases."""
+        return {name for histogram in self.histograms.values() for name in histogram.metric.split(" or ")}
 
     @property
     def counts_tokens(self) -> bool:
