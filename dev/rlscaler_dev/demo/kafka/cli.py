@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, LOW, PEAK, PLAYED, Play
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, PLAYED, Play
 from rlscaler_dev.demo.settings import PATTERNS
 from rlscaler_loadgen.streams.cli import protocol_option
 
@@ -24,8 +24,6 @@ from rlscaler_loadgen.streams.cli import protocol_option
 )
 @click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
 @click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
-@click.option("--low", default=LOW, show_default=True, help="Lowest load in messages/s; one consumer processes 100.")
-@click.option("--peak", default=PEAK, show_default=True, help="Highest load in messages/s.")
 @click.option(
     "--trace",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -33,10 +31,6 @@ from rlscaler_loadgen.streams.cli import protocol_option
 )
 @click.option("--interval", type=click.IntRange(10, 300), default=15, show_default=True, help="Action interval.")
 @protocol_option
-@click.option(
-    "--batch", type=click.IntRange(1), default=10, show_default=True, help="Messages a consumer takes at once."
-)
-@click.option("--commit-seconds", default=1.0, show_default=True, help="Time between two commits of a consumer.")
 @click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="Skew of the keys; 0 = even.")
 @click.option(
     "--slo-ms", type=click.FloatRange(10), default=10_000.0, show_default=True, help="A message's longest wait."

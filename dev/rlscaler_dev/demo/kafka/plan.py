@@ -73,16 +73,11 @@ class Play:
     interval_seconds: int = 15
     """Action interval of the policy."""
     protocol: str = "cooperative-sticky"
-    batch: int = 10
-    """Messages that a consumer takes at once."""
-    commit_seconds: float = 1.0
     skew: float = 0.0
     """Skew of the keys (`rlscaler load produce --skew`)."""
     slo_ms: float = 10_000.0
     """Objective: the longest wait of a message."""
     seed: int = 1
-    low: float = LOW
-    peak: float = PEAK
     trace: Path | None = None
     """CSV of time and rate for the pattern `trace`."""
     pool: Pool = CONSUMERS

@@ -12,7 +12,7 @@ from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.demo import manifests
-from rlscaler_dev.demo.kafka.plan import GROUP, PARTITIONS, TOPIC, Contender, Play, Scaler, scaler
+from rlscaler_dev.demo.kafka.plan import GROUP, LOW, PARTITIONS, PEAK, TOPIC, Contender, Play, Scaler, scaler
 from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, write_rebalances
 from rlscaler_dev.demo.operator import RLSCALER, Operator, answers
 from rlscaler_dev.demo.processes import Child
@@ -108,8 +108,7 @@ class _Stage(Stage[Recorder]):
             *(*RLSCALER, "service", "consumers", "--kubeconfig", str(self.info.kubeconfig)),
             *("--namespace", NAMESPACE, "--deployment", this.pool.deployment, "--metrics-port", str(port)),
             *("--bootstrap-servers", self._broker, "--topic", TOPIC, "--group", GROUP, "--protocol", this.protocol),
-            *("--message-ms", f"{1000 / this.pool.requests_per_second:g}", "--batch", str(this.batch)),
-            *("--commit-seconds", f"{this.commit_seconds:g}", "--seed", str(this.seed)),
+            *("--message-ms", f"{1000 / this.pool.requests_per_second:g}", "--seed", str(this.seed)),
             *("--records", str(self.results.data)),
         ]
         child = self.supervisor.start("consumers", command)
@@ -121,7 +120,7 @@ class _Stage(Stage[Recorder]):
         command = [
             *(*RLSCALER, "load", "produce", "--bootstrap-servers", self._broker, "--topic", TOPIC),
             *("--pattern", this.pattern, "--duration", str(this.duration_seconds), "--seed", str(this.seed)),
-            *("--low", f"{this.low:g}", "--peak", f"{this.peak:g}", "--skew", f"{this.skew:g}"),
+            *("--low", f"{LOW:g}", "--peak", f"{PEAK:g}", "--skew", f"{this.skew:g}"),
             *(("--trace", str(this.trace)) if this.trace else ()),
             *("--out", str(data), "--started", str(data / "started.json")),
         ]
