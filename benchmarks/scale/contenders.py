@@ -59,10 +59,9 @@ class Contender(ABC):
 class Operator(Contender):
     """This operator."""
 
-    def __init__(self, label: str, sense_seconds: int, shards: int = 1, own: float = 0.0) -> None:
-        """`own` is the share of policies that bring a query of their own."""
+    def __init__(self, label: str, sense_seconds: int, shards: int = 1) -> None:
         super().__init__(label)
-        self._sense_seconds, self._shards, self._own = sense_seconds, shards, own
+        self._sense_seconds, self._shards = sense_seconds, shards
         self._ports: list[int] = []
 
     def prepare(self, testbed: Testbed) -> None:
@@ -82,12 +81,7 @@ class Operator(Contender):
         testbed.run(f"operator-{i}", command)
 
     def adopt(self, testbed: Testbed) -> int:
-        window, own = _window_seconds(), round(self._own * len(testbed.services))
-        objects = [
-            policy(name, self._sense_seconds, own_window=window if i < own else None)
-            for i, name in enumerate(testbed.services)
-        ]
-        create_all(testbed.kube, POLICIES, objects)
+        create_all(testbed.kube, POLICIES, [policy(name, self._sense_seconds) for name in testbed.services])
         self._wait_decided(testbed)
         wait_until(lambda: self._ready(testbed) == len(testbed.services), "Ready policies", PATIENCE_SECONDS, 0.5)
         return len(testbed.services)
@@ -190,8 +184,6 @@ def contenders() -> dict[str, Contender]:
         "bare": Bare("patch loop, no autoscaler"),
         "rlscaler": Operator("rlscaler, senseSeconds 1", 1),
         "rlscaler-sense5": Operator("rlscaler, senseSeconds 5 (default)", 5),
-        "rlscaler-sense5-own": Operator("rlscaler, senseSeconds 5, half with own queries", 5, own=0.5),
-        "rlscaler-sense5-all-own": Operator("rlscaler, senseSeconds 5, all with own queries", 5, own=1.0),
         "hpa": Hpa("HPA, CPU"),
         "keda": Keda("KEDA, default", tuned=False),
         "keda-tuned": Keda("KEDA, tuned", tuned=True),

@@ -43,16 +43,12 @@ def deployment(name: str) -> Json:
     return {"metadata": {"name": name}, "spec": spec | {"template": template}}
 
 
-def policy(name: str, sense_seconds: int, interval_seconds: int = 30, own_window: int | None = None) -> Json:
-    """A policy in mode Auto, with a query of its own over `own_window` seconds.
+def policy(name: str, sense_seconds: int, interval_seconds: int = 30) -> Json:
+    """A policy in mode Auto.
 
     The rule acts, which keeps one replica at the load before the step: an actor may move replicas around the step by
     itself, and only the floor is timed. A forward pass more costs next to nothing (benchmarks/decision.py).
     """
-    queries = {}
-    if own_window is not None:
-        counter = f'inference_requests_received_total{{namespace="{NAMESPACE}",service="{name}"}}'
-        queries["arrivalRate"] = f"sum(rate({counter}[{own_window}s]))"
     target = {"deployment": name, "maxReplicas": MOST, "requestsPerSecond": CAPACITY, "coldStartSeconds": 5}
     return {
         "apiVersion": "rlscaler.io/v1alpha1",
@@ -65,7 +61,6 @@ def policy(name: str, sense_seconds: int, interval_seconds: int = 30, own_window
             "targets": {"cpu": target},
             "slo": {"latencyMilliseconds": 1000},
             "policy": {"bundled": "rule"},
-            "metrics": {"queries": queries},
         },
     }
 
