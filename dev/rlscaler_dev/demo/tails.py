@@ -86,7 +86,6 @@ class LiveLoad:
 
 
 PLACEMENT_WORDS = ("prefer GPU", "balanced", "prefer CPU")
-PLACEMENT_NAMES = ("PreferGPU", "Balanced", "PreferCPU")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from rlscaler_core.decision.manifest import LearnedPrices, Manifest, RuleGains
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.rule import BY_LOAD, DEFAULT_SETTINGS, Rule, RuleSettings, rule_of, rule_under
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
-from rlscaler_core.decision.types import SIGNALS, Decision, FallbackBehavior, Flag, Placement, State
+from rlscaler_core.decision.types import Decision, FallbackBehavior, Flag, Placement, State
 from rlscaler_rl.baselines.actors import FrozenActor
 
 HEALTHY = {
@@ -27,7 +27,6 @@ HEALTHY = {
     "ready_replicas": (4, 5),
 }
 CONTRACT = ObservationContract(stack_size=1)
-STALE = np.full((1, len(SIGNALS)), np.inf)
 
 
 def decided(
