@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ssl import SSLContext
 from threading import Thread
+from typing import Any
 
 
 class Quiet(BaseHTTPRequestHandler):
     """Answers without a line for each request."""
+
+    def body(self) -> bytes:
+        """What was sent with the request."""
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
     def answer(self, status: int, body: bytes, kind: str = "application/json") -> None:
         """Send one answer."""
@@ -23,14 +29,21 @@ class Quiet(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has given up, or was refused, is what is tested."""
+
+
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+def serving(handler: Any, tls: SSLContext | None = None) -> Iterator[str]:
     """Serve with `handler` and give the URL; nothing of it is left at the end."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = _Server(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}"
     finally:
         server.shutdown()
         thread.join()

@@ -2,9 +2,8 @@
 
 import base64
 import hashlib
-import threading
 import urllib.request
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,52 +14,35 @@ from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.service_tuning.publish import publish
 from tests.harness import hostile_models as hostile
 from tests.harness import setup
+from tests.harness.serving import Quiet, serving
 
 GRAPH = (files("rlscaler_core.models") / "ppo.onnx").read_bytes()
 MANIFEST = load_bundled("ppo").manifest
 CORE = "/api/v1/namespaces"
 
 
+@dataclass
 class Gate:
     """Prometheus behind a bearer token that can be changed."""
 
-    def __init__(self, upstream):
-        self.token = "first"
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                if self.headers.get("Authorization") != f"Bearer {outer.token}":
-                    self._answer(401, b"")
-                    return
-                with urllib.request.urlopen(upstream + self.path) as answer:
-                    self._answer(answer.status, answer.read())
-
-            def _answer(self, status, body):
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = threading.Thread(target=self._server.serve_forever)
-        self._thread.start()
-
-    def close(self):
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+    url: str = ""
+    token: str = "first"
 
 
 @pytest.fixture(scope="module")
 def gate(cluster):
-    one = Gate(cluster.prometheus_url)
-    yield one
-    one.close()
+    one = Gate()
+
+    class Handler(Quiet):
+        def do_GET(self):  # noqa: N802
+            if self.headers.get("Authorization") != f"Bearer {one.token}":
+                self.answer(401, b"")
+                return
+            with urllib.request.urlopen(cluster.prometheus_url + self.path) as found:
+                self.answer(found.status, found.read())
+
+    with serving(Handler) as one.url:
+        yield one
 
 
 @pytest.fixture(scope="module")

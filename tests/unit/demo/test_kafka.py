@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -22,6 +20,7 @@ from rlscaler_dev.demo.kafka import results
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
 from rlscaler_dev.demo.kafka.recorder import Waiting, write_rebalances
 from rlscaler_dev.exceptions import DevClusterError
+from tests.harness.serving import Quiet, serving
 
 
 def write_records(
@@ -48,24 +47,13 @@ def prometheus(answer: dict[str, object]) -> Iterator[tuple[str, list[dict[str, 
     """A server that gives one answer to everything; its URL, and the questions that it was asked."""
     asked: list[dict[str, list[str]]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode()))
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
+    class Handler(Quiet):
+        def do_POST(self) -> None:  # noqa: N802
+            asked.append(parse_qs(self.body().decode()))
+            self.answer(200, json.dumps(answer).encode())
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}", asked
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as url:
+        yield url, asked
 
 
 def test_the_coordinators_count_is_written_where_it_changes(tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-import threading
 from collections.abc import Iterator
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,10 @@ from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.release import Release
 from rlscaler_dev.cluster.versions import TOOLS
 from rlscaler_dev.exceptions import BuildError
+from tests.harness.serving import serving
 
 ETCD = TOOLS["etcd"]
 PROGRAM = b"#!/bin/sh\necho etcd Version: 3.6.11\n"
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
 
 
 @pytest.fixture
@@ -39,18 +34,12 @@ def upstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         archive.addfile(entry, io.BytesIO(PROGRAM))
     digest = hashlib.sha256((folder / "etcd.tar.gz").read_bytes()).hexdigest()
     (folder / "SHA256SUMS").write_text(f"0000  other.tar.gz\n{digest}  etcd.tar.gz\n")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    base = f"http://127.0.0.1:{server.server_port}"
-    found = Release(f"{base}/etcd.tar.gz", f"{base}/SHA256SUMS", "etcd-v3/etcd")
-    monkeypatch.setattr(release, "locate", lambda _: found)
     monkeypatch.setattr(release, "host_reachable", lambda _: True)
     monkeypatch.setenv("PATH", "/nonexistent")
-    yield folder
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(partial(SimpleHTTPRequestHandler, directory=str(folder))) as url:
+        found = Release(f"{url}/etcd.tar.gz", f"{url}/SHA256SUMS", "etcd-v3/etcd")
+        monkeypatch.setattr(release, "locate", lambda _: found)
+        yield folder
 
 
 def test_a_release_is_downloaded_unpacked_and_stamped(upstream: Path) -> None:

@@ -2,7 +2,6 @@ import asyncio
 import gzip
 import json
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from kubernetes.aio.client import Configuration
@@ -14,6 +13,7 @@ from rlscaler_core.models import load_bundled
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.settings import Settings
 from tests.harness.budgets import Bench
+from tests.harness.serving import Quiet, serving
 
 
 @pytest.fixture(scope="session")
@@ -111,40 +111,31 @@ class ApiServer:
         self.slow_path, self.hold = "", threading.Event()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
+        class Handler(Quiet):
+            def do_GET(self):  # noqa: N802
                 outer.asked += 1
                 if outer.slow_path and outer.slow_path in self.path:
                     outer.hold.wait(10)
                 outer.paths.append(self.path.partition("?")[0])
-                sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                sent = self.body()
                 outer.sent.append((self.command, sent.decode()))
                 if self.command == "PATCH" and self.path in outer.objects and outer.status == 200:
                     outer.objects[self.path] = merged(outer.objects[self.path], json.loads(sent))
                     outer.answers[self.path] = json.dumps(outer.objects[self.path])
                 text = outer.answers.get(self.path, outer.text).encode() or sent
-                self.send_response(outer.statuses.get(self.path, outer.status))
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
+                self.answer(outer.statuses.get(self.path, outer.status), text)
 
             do_PUT = do_POST = do_PATCH = do_DELETE = do_GET  # noqa: N815
 
-            def log_message(self, *_):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.handler, self.url = Handler, ""
 
 
 @pytest.fixture
 def api_server():
     one = ApiServer()
-    yield one
-    one.hold.set()
-    one.http.shutdown()
-    one.http.server_close()
+    with serving(one.handler) as one.url:
+        yield one
+        one.hold.set()
 
 
 @pytest.fixture

@@ -2,21 +2,15 @@
 
 import asyncio
 import base64
-import datetime
-import ipaddress
 import json
 import ssl
 import tempfile
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from rlscaler_core.api.metrics import Metrics
+from rlscaler_dev.cluster import pki
 from rlscaler_operator.cluster.references import Name, References
 from rlscaler_operator.exceptions import CredentialError
 from rlscaler_operator.sensing.access import SECRETS, Access, Certificates, access_of, certificates_of, own_access
@@ -24,6 +18,7 @@ from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.registry import Registry
+from tests.harness.serving import Quiet, serving
 
 SETTINGS = Settings(prometheus_url="https://prometheus")
 QUERIES = [Query("a", "service", "up")]
@@ -117,79 +112,37 @@ def test_a_secrets_data_is_decoded():
 
 
 class Authority:
-    """A certificate authority and what it signs, in PEM."""
+    """A certificate authority and what it signed, in PEM."""
 
-    def __init__(self):
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test authority")])
-        self.pem = self._sign(self.name, self.key, authority=True)
-
-    def issue(self):
-        """(certificate, private key) for 127.0.0.1."""
-        own = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-        form = serialization.PrivateFormat.PKCS8
-        private = own.private_bytes(serialization.Encoding.PEM, form, serialization.NoEncryption()).decode()
-        return self._sign(subject, own), private
-
-    def _sign(self, subject, own, authority=False):
-        now = datetime.datetime.now(datetime.UTC)
-
-        built = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self.name)
-            .public_key(own.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(minutes=5))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(authority, None), critical=True)
-            .add_extension(
-                x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
-            )
-        )
-        return built.sign(self.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+    def __init__(self, folder):
+        made = pki.create(folder)
+        paths = {"ca": made.ca_cert, "certificate": made.admin_cert, "private_key": made.admin_key}
+        self.texts = {name: path.read_text() for name, path in paths.items()}
+        self.other_key = made.proxy_key.read_text()
+        self.client = Certificates(**self.texts)
+        self.context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=made.ca_cert)
+        self.context.load_cert_chain(made.admin_cert, made.admin_key)
+        self.context.verify_mode = ssl.CERT_REQUIRED
 
 
 @pytest.fixture(scope="module")
-def authority():
-    return Authority()
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture(scope="module")
-def https(authority, tmp_path_factory):
+def https(authority):
     """The URL of a Prometheus that talks only to clients with a certificate of the authority and the token abc."""
-    folder = tmp_path_factory.mktemp("tls")
-    certificate, private = authority.issue()
-    (folder / "server.pem").write_text(certificate + private)
-    (folder / "ca.pem").write_text(authority.pem)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self):
-            self.rfile.read(int(self.headers["Content-Length"]))
+    class Handler(Quiet):
+        def do_POST(self):  # noqa: N802
+            self.body()
             allowed = self.headers.get("Authorization") == "Bearer abc"
-            text = json.dumps({"status": "success", "data": {"resultType": "vector", "result": []}}).encode()
-            self.send_response(200 if allowed else 401)
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
+            found = {"status": "success", "data": {"resultType": "vector", "result": []}}
+            self.answer(200 if allowed else 401, json.dumps(found).encode())
 
-        def log_message(self, *_):
-            pass
-
-    class Server(ThreadingHTTPServer):
-        def handle_error(self, request, address):
-            """A client that was refused is what is tested."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=folder / "ca.pem")
-    context.load_cert_chain(folder / "server.pem")
-    context.verify_mode = ssl.CERT_REQUIRED
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"https://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+    with serving(Handler, authority.context) as url:
+        yield url
 
 
 def ask(access):
@@ -204,25 +157,23 @@ def ask(access):
 
 
 def test_mutual_tls_and_a_token_are_accepted(https, authority):
-    certificate, private = authority.issue()
-    assert ask(Access(https, "abc", certificates=Certificates(authority.pem, certificate, private))) == {}
+    assert ask(Access(https, "abc", certificates=authority.client)) == {}
 
 
 def test_a_wrong_token_is_said_to_be_refused(https, authority):
-    certificate, private = authority.issue()
-    error = ask(Access(https, "xyz", certificates=Certificates(authority.pem, certificate, private)))
+    error = ask(Access(https, "xyz", certificates=authority.client))
     assert error.reason == "PrometheusUnauthorized"
 
 
-def test_a_server_of_another_authority_is_not_trusted(https, authority):
-    certificate, private = authority.issue()
-    error = ask(Access(https, "abc", certificates=Certificates(Authority().pem, certificate, private)))
+def test_a_server_of_another_authority_is_not_trusted(https, authority, tmp_path):
+    other = pki.create(tmp_path).ca_cert.read_text()
+    error = ask(Access(https, "abc", certificates=replace(authority.client, ca=other)))
     assert error.reason == "PrometheusUnreachable"
     assert "its certificate is not trusted (" in str(error)
 
 
 def test_a_client_without_a_certificate_is_turned_away(https, authority):
-    assert ask(Access(https, "abc", certificates=Certificates(authority.pem))).reason == "PrometheusUnreachable"
+    assert ask(Access(https, "abc", certificates=Certificates(authority.client.ca))).reason == "PrometheusUnreachable"
 
 
 def test_where_no_authority_is_named_the_systems_count(https):
@@ -231,7 +182,7 @@ def test_where_no_authority_is_named_the_systems_count(https):
 
 def test_a_key_that_does_not_belong_to_the_certificate_is_said(access, authority):
     auth = {"tls": {"certificate": key("s", "crt"), "privateKey": key("s", "key")}}
-    found = access(auth, s={"crt": authority.issue()[0], "key": authority.issue()[1]})
+    found = access(auth, s={"crt": authority.client.certificate, "key": authority.other_key})
     assert found.refused[0] == "SecretInvalid"
 
 
@@ -244,8 +195,8 @@ def own(metrics=None, **settings):
 
 
 def test_comments_around_certificates_may_be_in_any_language(authority):
-    texts = {"ca": f"# Société Générale \u2603\n{authority.pem}\n# fin"}
-    assert certificates_of(texts, "ns", "field") == Certificates(f"{authority.pem.strip()}\n")
+    texts = {"ca": f"# Société Générale \u2603\n{authority.client.ca}\n# fin"}
+    assert certificates_of(texts, "ns", "field") == Certificates(f"{authority.client.ca.strip()}\n")
 
 
 @pytest.mark.parametrize(
@@ -253,8 +204,7 @@ def test_comments_around_certificates_may_be_in_any_language(authority):
 )
 @pytest.mark.parametrize("part", ["ca", "certificate", "private_key"])
 def test_bytes_that_are_no_certificate_are_refused_by_their_field(authority, part, text):
-    certificate, private = authority.issue()
-    texts = {"ca": authority.pem, "certificate": certificate, "private_key": private, part: text}
+    texts = authority.texts | {part: text}
     with pytest.raises(CredentialError, match="field"):
         certificates_of(texts, "ns", "field")
 
@@ -262,9 +212,7 @@ def test_bytes_that_are_no_certificate_are_refused_by_their_field(authority, par
 def test_a_client_certificate_needs_no_disk(authority, monkeypatch):
     """/tmp may be full or read-only."""
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    certificate, private = authority.issue()
-    texts = {"ca": authority.pem, "certificate": certificate, "private_key": private}
-    assert certificates_of(texts, "ns", "field").certificate
+    assert certificates_of(authority.texts, "ns", "field").certificate
 
 
 def test_own_queries_go_where_the_others_go_unless_the_administrator_says_otherwise():

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from grpc_tools import protoc
 
 import rlscaler_operator
+from rlscaler_dev.cluster import pki
+from rlscaler_dev.cluster.pki import Pki
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.keda import external_scaler_pb2 as pb
 from rlscaler_operator.keda import service
@@ -166,29 +164,12 @@ async def test_a_port_in_use_is_an_error_that_names_the_option(start):
             await service.serve(Settings(external_scaler_port=port), Registry(), stack)
 
 
-def certificate(folder: Path, name: str) -> bytes:
-    """A self-signed one of 127.0.0.1 in `folder`; returns it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(minutes=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    folder.mkdir(exist_ok=True)
-    (folder / "tls.key").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    (folder / "tls.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return (folder / "tls.crt").read_bytes()
+def certificate(folder: Path, name: str) -> Pki:
+    """Put a certificate of localhost into `folder`; returns where it and its authority's are."""
+    made = pki.create(folder / name)
+    for path, copy in ((made.admin_cert, "tls.crt"), (made.admin_key, "tls.key")):
+        (folder / copy).write_bytes(path.read_bytes())
+    return made
 
 
 async def answers(port, **credentials):
@@ -201,10 +182,10 @@ async def answers(port, **credentials):
 
 
 async def test_tls_with_a_certificate_that_is_rotated(start, tmp_path):
-    old = certificate(tmp_path, "old")
+    old = certificate(tmp_path, "old").ca_cert.read_bytes()
     port = await start(external_scaler_tls_dir=tmp_path)
     assert await answers(port, root_certificates=old)
-    new = certificate(tmp_path, "new")
+    new = certificate(tmp_path, "new").ca_cert.read_bytes()
     assert await answers(port, root_certificates=new)
     assert not await answers(port, root_certificates=old)
     (tmp_path / "tls.key").unlink()
@@ -212,11 +193,11 @@ async def test_tls_with_a_certificate_that_is_rotated(start, tmp_path):
 
 
 async def test_with_a_ca_clients_have_to_show_a_certificate(start, tmp_path):
-    server, mine = certificate(tmp_path, "server"), certificate(tmp_path / "client", "client")
-    (tmp_path / "ca.crt").write_bytes(mine)
+    server, mine = certificate(tmp_path, "server").ca_cert.read_bytes(), pki.create(tmp_path / "client")
+    (tmp_path / "ca.crt").write_bytes(mine.ca_cert.read_bytes())
     port = await start(external_scaler_tls_dir=tmp_path)
-    key = (tmp_path / "client" / "tls.key").read_bytes()
-    assert await answers(port, root_certificates=server, private_key=key, certificate_chain=mine)
+    shown = {"private_key": mine.admin_key.read_bytes(), "certificate_chain": mine.admin_cert.read_bytes()}
+    assert await answers(port, root_certificates=server, **shown)
     assert not await answers(port, root_certificates=server)
 
 

@@ -7,7 +7,6 @@ import time
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -20,6 +19,7 @@ from rlscaler_operator.sensing.queries import Query, Window, batch
 from rlscaler_operator.sensing.results import NOTHING
 from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.sensing.subject import Subject
+from tests.harness.serving import Quiet, serving
 from tests.harness.waiting import stalls
 
 WINDOW = Window(10, 2.0)
@@ -35,15 +35,15 @@ class Server:
         self.hold.set()
         outer = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.answer(parse_qs(urlsplit(self.path).query))
+        class Handler(Quiet):
+            def do_GET(self):  # noqa: N802
+                self.say(parse_qs(urlsplit(self.path).query))
 
-            def do_POST(self):
-                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-                self.answer(form | parse_qs(urlsplit(self.path).query))
+            def do_POST(self):  # noqa: N802
+                form = parse_qs(self.body().decode())
+                self.say(form | parse_qs(urlsplit(self.path).query))
 
-            def answer(self, form):
+            def say(self, form):
                 outer.asked += 1
                 outer.tenant = self.headers["X-Scope-OrgID"]
                 outer.forms.append(form)
@@ -67,12 +67,7 @@ class Server:
                     for begin in range(0, len(view), 2**16):
                         outer.sent += self.wfile.write(view[begin : begin + 2**16])
 
-            def log_message(self, *_):
-                pass
-
-        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.http.server_port}"
-        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+        self.handler, self.url = Handler, ""
 
     def answer(self, *series, **more):
         self.body = {"status": "success", "data": {"resultType": "vector", "result": list(series)}, **more}
@@ -81,10 +76,9 @@ class Server:
 @pytest.fixture
 def server():
     one = Server()
-    yield one
-    one.hold.set()
-    one.http.shutdown()
-    one.http.server_close()
+    with serving(one.handler) as one.url:
+        yield one
+        one.hold.set()
 
 
 @pytest.fixture

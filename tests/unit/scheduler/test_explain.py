@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from click.testing import CliRunner
 
 from rlscaler_live.cli import main
+from tests.harness.serving import Quiet, serving
 from tests.unit.scheduler.test_replay import Network, Policy, lines_of
 
 
@@ -84,25 +83,18 @@ def server() -> Iterator[str]:
     record = json.loads(lines_of(3, {})[7])
     del record["inputs"]
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
             if self.path.startswith("/elsewhere"):
                 status, body = 200, b"<html>"
             elif self.path == "/suggestions?namespace=shop&pod=p7":
                 status, body = 200, json.dumps(record).encode()
             else:
                 status, body = 404, json.dumps({"error": "no pod default/x is pending"}).encode()
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(body)
+            self.answer(status, body)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{http.server_port}"
-        http.shutdown()
+    with serving(Handler) as url:
+        yield url
 
 
 def test_the_server_is_asked(server):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+
+from tests.harness.serving import Quiet, serving
 
 LIMIT = 11_000
 """Prometheus's own."""
@@ -58,25 +58,10 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     api = Api()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Handler(Quiet):
+        def do_GET(self) -> None:  # noqa: N802
             status, text = api.respond(self.path, self.headers["Authorization"])
-            content = text.encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.answer(status, text.encode())
 
-        def log_message(self, *_: object) -> None:
-            """Keep quiet."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    api.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as api.url:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
