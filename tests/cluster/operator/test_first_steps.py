@@ -141,22 +141,11 @@ def test_service_and_route_are_found_by_what_selects_the_pods(rlscaler, chat, wo
     assert found["policy"]["metadata"]["name"] == "chat"
 
 
-def test_other_labels_are_named_where_the_series_are_not_there(rlscaler, chat, world, tmp_path):
-    found = checks(rlscaler, write(tmp_path / "p.yaml", metrics={"service": "caht"}), code=1)
-    assert found["arrival_rate"]["state"] == "FAIL"
-    assert (
-        f"the label service of {world.namespace} is chat: set spec.metrics.service" in found["arrival_rate"]["trouble"]
-    )
-
-
-def test_an_objective_between_two_buckets_and_beyond_all(rlscaler, chat, tmp_path):
+def test_an_objective_between_two_buckets(rlscaler, chat, tmp_path):
     between = checks(rlscaler, write(tmp_path / "p.yaml", slo={"latencyMilliseconds": 800}))["buckets"]
     assert between["state"] == "warn"
     assert "0.8 s lies between its bounds 0.75 and 1 s" in between["trouble"]
     assert "latencyMilliseconds to 750" in between["trouble"]
-    beyond = checks(rlscaler, write(tmp_path / "p.yaml", slo={"latencyMilliseconds": 20_000}), code=1)["buckets"]
-    assert beyond["state"] == "FAIL"
-    assert "its largest bound is 10 s" in beyond["trouble"]
 
 
 def test_in_auto_a_conflict_is_in_the_way(rlscaler, chat, tmp_path):

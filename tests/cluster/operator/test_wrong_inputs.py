@@ -1,5 +1,6 @@
 """What users get wrong in the first quarter of an hour, and what they are told: object, field and remedy, in one line.
 
+What needs no cluster is in `tests/unit/live/test_wrong_options.py`.
 `pytest -s` prints the whole table.
 """
 
@@ -61,44 +62,16 @@ TABLE = [
     Wrong(
         "init --from-hpa sets {here}", 1, ("spec.scaleTargetRef.kind is StatefulSet", "by kind, apiVersion and name")
     ),
-    Wrong("init --deployment chat-gpu --out {there} {here}", 2, ("--out {there}", "is there already", "--force")),
     Wrong("init --deployment chat-gpu --out {out}/no/p.yaml {here}", 2, ("No such file", "name a file that can be")),
-    Wrong("init --deployment chat-gpu --kubeconfig {there}", 1, ("cannot find a cluster in {there}", "--kubeconfig")),
-    Wrong("init --deployment chat-gpu --context nope {here}", 1, ("cannot find a cluster", "nope", "--kubeconfig")),
     Wrong("init --deployment chat-gpu {cluster} -n empty", 1, ("Deployment empty/chat-gpu", "there are: none", "-n")),
     Wrong("preflight {out}/none.yaml {here}", 2, ("none.yaml: No such file", "name a file with an RLScalingPolicy")),
     Wrong(PRE, 2, ("policy.yaml: not YAML", "line 1"), "spec: [targets"),
     Wrong(PRE, 2, ("holds 0 objects of kind RLScalingPolicy", "exactly one is needed"), "kind: Deployment"),
     Wrong(PRE, 2, ("metadata.name is missing", "give the RLScalingPolicy a name"), "kind: RLScalingPolicy\nspec: {}"),
-    Wrong(
-        PRE,
-        2,
-        ("spec.targets.gpu.maxReplica = 8", "unknown field: did you mean maxReplicas?"),
-        policy(targets={"gpu": {"deployment": "chat-gpu", "maxReplica": 8}}),
-    ),
-    Wrong(
-        PRE,
-        2,
-        ("spec.targets.gpu.minReplicas", "lower minReplicas or raise"),
-        policy(targets={"gpu": GPU | {"minReplicas": 9}}),
-    ),
     Wrong(PRE, 2, ("spec.mode = False", "quote Off in YAML"), policy(mode=False)),
     Wrong(PRE, 2, ("spec.slo: required: add it",), {"targets": {"gpu": GPU}}),
-    Wrong(
-        PRE,
-        2,
-        ("spec.targets.cpu", "name the same Deployment", "name two, or leave one target out"),
-        policy(targets={"gpu": GPU, "cpu": GPU}),
-    ),
     Wrong(PRE, 2, ("spec.targets", "at least one target is needed: set gpu, cpu or both"), policy(targets={})),
-    Wrong(
-        PRE,
-        2,
-        ("spec.targets.gpu.maxReplicas = '8'", "valid integer"),
-        policy(targets={"gpu": GPU | {"maxReplicas": "8"}}),
-    ),
     Wrong(PRE, 2, ("spec.metrics.queries.arrivals", "use one of 'arrivalRate'"), metrics(arrivals="up")),
-    Wrong(PRE + " --operator rlscaler", 2, ("--operator rlscaler", "NAMESPACE/SERVICEACCOUNT"), SPEC),
     Wrong(PRE + " --prometheus-url prometheus:9090", 2, ("prometheus_url", "https?://"), SPEC),
     Wrong(PRE + " --scrape-interval 0", 2, ("scrape_interval_seconds", "greater than 0"), SPEC),
     Wrong("preflight {policy} {cluster} -n nowhere", 1, ("RLScalingPolicy nowhere/chat", "create the namespace"), SPEC),
@@ -146,7 +119,12 @@ TABLE = [
         ("spec.metrics.queries gives 2 samples", "aggregate it"),
         metrics(arrivalRate="inference_requests_received_total{namespace='{ns}'}"),
     ),
-    Wrong(PRE, 1, ("arrival_rate", "set spec.metrics.service"), policy(metrics={"service": "caht"})),
+    Wrong(
+        PRE,
+        1,
+        ("arrival_rate", "the label service of {ns} is chat: set spec.metrics.service"),
+        policy(metrics={"service": "caht"}),
+    ),
     Wrong(
         PRE,
         1,

@@ -191,17 +191,3 @@ def test_kubectl_is_told_that_there_are_no_files_to_complete(monkeypatch, capsys
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("resume\t")
     assert said[-1] == ":4"
-
-
-def test_paths_and_options_that_do_not_belong_together_are_refused():
-    run = CliRunner().invoke
-    assert "name their PATHS" in run(main, ["explain", "chat", "--policy", "ns/chat"]).output
-    assert "exclude each other" in run(main, ["status", "chat", "-A"]).output
-
-
-def test_no_cluster_is_said_with_what_to_do(tmp_path):
-    empty = tmp_path / "config"
-    empty.write_text("{}")
-    done = CliRunner().invoke(main, ["status", "--kubeconfig", str(empty)])
-    assert done.exit_code == 1
-    assert "cannot find a cluster" in done.output
