@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -19,7 +20,29 @@ PORT = 8910
 @cluster_options
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free one.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-def ui(target: Target, port: int, opens: bool) -> None:
+@click.option("--prometheus-url", help="Prometheus as it is reached from here, such as a forwarded port.")
+@click.option(
+    "--decision-log",
+    "decision_logs",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="Audit log of the operator, or the folder that holds it (repeatable).",
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    type=click.Path(exists=True, path_type=Path),
+    help="ONNX file, folder or ConfigMap (YAML) of an actor that is not bundled (repeatable).",
+)
+def ui(
+    target: Target,
+    port: int,
+    opens: bool,
+    prometheus_url: str | None,
+    decision_logs: tuple[Path, ...],
+    models: tuple[Path, ...],
+) -> None:
     """Show all policies on a local page, live and read-only, with the rights of the kubeconfig.
 
     The page is bound to 127.0.0.1 and asks for the token of the printed address. Nothing is installed in the cluster,
@@ -28,11 +51,19 @@ def ui(target: Target, port: int, opens: bool) -> None:
 
     \b
     rlscaler ui --open
-    rlscaler ui -n workloads --port 0
+    rlscaler ui -n workloads --port 0 --prometheus-url http://127.0.0.1:9090 --decision-log audit.jsonl
     """
     from rlscaler_live.ui.server import Options, serve
 
-    options = Options(port=port, opens=opens, namespace=target.namespace, context=target.context)
+    options = Options(
+        port=port,
+        opens=opens,
+        namespace=target.namespace,
+        context=target.context,
+        prometheus_url=prometheus_url,
+        decision_logs=decision_logs,
+        models=models,
+    )
 
     async def run(policies: Policies) -> None:
         await serve(policies.kube, policies.namespace, options)

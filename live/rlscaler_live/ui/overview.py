@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from rlscaler_core.api.spec import Promotion
 from rlscaler_core.api.targets import GPUTarget
 from rlscaler_operator.cli.pages import POOLS, condition, mode_of, state_of, troubles
 from rlscaler_operator.cli.terminal import UNKNOWN
@@ -162,6 +163,24 @@ def comparison_of(body: Body, now: datetime | None = None) -> Comparison | None:
         when="today" if day["date"] == today else day["date"],
         beside=OTHER_SIDES.get(str(promotion.get("against")), "what runs"),
     )
+
+
+def evidence_of(body: Body) -> tuple[str, str]:
+    """Return the days of evidence, as `6 of 7 days`, and what they say; empty where nothing is compared."""
+    promotion = (body.get("status") or {}).get("promotion") or {}
+    if promotion.get("days") is None:
+        return "", ""
+    spec = (body.get("spec") or {}).get("promotion") or {}
+    needed = spec.get("minDays", Promotion.model_fields["min_days"].default)
+    days = f"{promotion['days']} of {needed} days" if promotion["days"] < needed else f"{promotion['days']} days"
+    regret, parts = promotion.get("regret") or {}, []
+    if cost := regret.get("costPercent"):
+        parts.append(f"cost {cost['mean']:+.0f} %")
+    if late := regret.get("latePoints"):
+        low, high = late.get("low"), late.get("high")
+        equal = low is None or high is None or low <= 0 <= high
+        parts.append("lateness equal" if equal else f"{late['mean']:+.2f} percentage points late")
+    return days, ", ".join(parts)
 
 
 def overview(bodies: Iterable[Body], text: str = "", only: str = "", sort: str = "name", page: int = 1) -> Overview:

@@ -9,23 +9,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlscaler_core.api import PLURAL
+from rlscaler_live.ui.chart import RANGES
 from rlscaler_live.ui.commands import commands_of
+from rlscaler_live.ui.decisions import DecisionLog
 from rlscaler_live.ui.guard import LOOPBACK, TOKEN, door
 from rlscaler_live.ui.objects import Collection, Json
-from rlscaler_live.ui.overview import SORTS, overview, row_of
+from rlscaler_live.ui.overview import SORTS, evidence_of, overview, row_of
 from rlscaler_live.ui.parts import attempted
-from rlscaler_operator.cli.explain.status_page import status_page
+from rlscaler_live.ui.policy import PolicyData
+from rlscaler_live.ui.prometheus import Reach
 from rlscaler_operator.cli.pages import detail
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import OperatorError
 
 HERE = Path(__file__).parent
+
+MOST_SECONDS = 1e10
+"""Unix seconds beyond which no time is meant."""
 
 LISTED_SECONDS = 5.0
 """Longest wait of a page for the first list; after it the page says that nothing is known yet."""
@@ -40,6 +47,11 @@ class Options:
     namespace: str | None = None
     """The only namespace that is shown; None: all that may be listed."""
     context: str | None = None
+    prometheus_url: str | None = None
+    """Prometheus as it is reached from here; None: the one that a policy names, through the API server."""
+    decision_logs: tuple[Path, ...] = ()
+    models: tuple[Path, ...] = ()
+    """Actors of the logs that are not bundled."""
 
 
 async def serve(kube: Kube, namespace: str, options: Options) -> None:
@@ -72,6 +84,8 @@ class Page:
         self.kube, self._options = kube, options
         only, fallback = options.namespace, None if options.namespace else namespace
         self.policies = Collection(lambda: kube.api, PLURAL, only, fallback)
+        log = DecisionLog(options.decision_logs, options.models) if options.decision_logs else None
+        self._data = PolicyData(Reach(kube, options.prometheus_url), log)
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"),
             autoescape=True,
@@ -87,6 +101,9 @@ class Page:
             [
                 web.get("/", self._overview),
                 web.get("/policies/{namespace}/{name}", self._policy),
+                web.get("/policies/{namespace}/{name}/decision", self._decision),
+                web.get("/policies/{namespace}/{name}/series.json", self._series),
+                web.get("/policies/{namespace}/{name}/hpa.json", self._hpa),
                 web.static("/static", HERE / "static"),
             ]
         )
@@ -117,13 +134,32 @@ class Page:
         return self._render(
             "policy.html",
             {
+                **await self._explained(request, body),
                 "row": row_of(body),
                 "policies": self.policies,
                 "commands": commands_of(body, self._options.context),
-                "explained": attempted(status_page, body),
                 "state": attempted(detail, body),
+                "ranges": RANGES,
+                "evidence": _evidence(body),
             },
         )
+
+    async def _decision(self, request: web.Request) -> web.Response:
+        return self._render("decision.html", await self._explained(request, await self._found(request)))
+
+    async def _explained(self, request: web.Request, body: Json) -> Json:
+        """Return what a page shows of one decision, the one at the time in the address or the newest."""
+        at, metadata = _time(request), body["metadata"]
+        here = f"/policies/{quote(metadata['namespace'])}/{quote(metadata['name'])}"
+        explained = await self._data.explained(body, at)
+        return {"explained": explained, "at": at, "range": _range(request), "here": here}
+
+    async def _series(self, request: web.Request) -> web.Response:
+        body = await self._found(request)
+        return web.json_response(await self._data.charts(body, _range(request), _time(request)))
+
+    async def _hpa(self, request: web.Request) -> web.Response:
+        return web.json_response(await self._data.hpa(await self._found(request)))
 
     async def _found(self, request: web.Request) -> Json:
         """Return the policy that the address names. Raises HTTPNotFound."""
@@ -138,6 +174,27 @@ class Page:
         where = self._options.context or self.kube.configuration.host
         text = self._templates.get_template(template).render(where=where, **context)
         return web.Response(text=text, content_type="text/html")
+
+
+def _evidence(body: Json) -> tuple[str, str]:
+    try:
+        return evidence_of(body)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return "", ""  # the row of the policy says that it cannot be read
+
+
+def _range(request: web.Request) -> str:
+    name = request.query.get("range", "")
+    return name if name in RANGES else "6h"
+
+
+def _time(request: web.Request) -> float | None:
+    """Return the time in the address; None where it is none."""
+    try:
+        at = float(request.query.get("at", ""))
+    except ValueError:
+        return None
+    return at if 0 < at < MOST_SECONDS else None
 
 
 async def _listed(collection: Collection) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.tables import make_params, make_samples
+from tests.harness.records import recorded
 
 
 def condition(type_: str, status: str, reason: str, message: str = "") -> dict[str, Any]:
@@ -72,5 +80,44 @@ def policy():
                 **status,
             },
         }
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def decision_log(tmp_path_factory):
+    """Write a log of `length` decisions of ns/chat under the forecast rule, the last one at `end`; return its path."""
+
+    def make(length: int, end: float, seconds: float = 30.0, **params: Any) -> Path:
+        actor, replicas, lines = Rule(), (2, 0), []
+        table = make_params(
+            1,
+            present=(True, False),
+            requests_per_second=(20.0, np.nan),
+            max_replicas=(10, 0),
+            min_replicas=(1, 0),
+            window_seconds=30.0,
+            **params,
+        )
+        state = fresh_state(actor, replicas, end - seconds * length)
+        for number in range(length):
+            now = end - seconds * (length - 1 - number)
+            samples = make_samples(
+                1,
+                time=now,
+                arrival_rate=60 + 50 * np.sin(number / 20),
+                gpu_utilization=70.0,
+                p95_ms=240.0,
+                age_seconds=np.array([1.5, np.inf, np.inf, 1.5, 1.5, 0.0]),
+                spec_replicas=replicas,
+                ready_replicas=replicas,
+            )
+            outcome = decide_all([Entry(table, state, samples, "action", actor)])[0]
+            identity = f"0199aaaa-0000-7000-8000-{number:012}"
+            lines.append(json.dumps(recorded(outcome, identity, time=now), allow_nan=False))
+            state, replicas = outcome.state, tuple(outcome.decision.desired[0].tolist())
+        path = tmp_path_factory.mktemp("log") / "audit.jsonl"
+        path.write_text("\n".join(lines) + "\n")
+        return path
 
     return make

@@ -9,7 +9,7 @@ import numpy as np
 from rlscaler_core.decision.forecaster import calendar as jumps
 from rlscaler_core.decision.forecaster import regression, rises, season
 from rlscaler_core.decision.forecaster.calendar import Moment
-from rlscaler_core.decision.forecaster.memory import CONTEXTS, calendar_of, recent_of
+from rlscaler_core.decision.forecaster.memory import CONTEXTS, LEVELS, Recent, calendar_of, recent_of
 from rlscaler_core.decision.types import Bool, Float, Float32
 
 TRUSTED = 400.0
@@ -49,9 +49,23 @@ def promised_rate(recent_row: Float32, level: Float) -> Float:
     recent = recent_of(recent_row)
     first, second = (part[:, None, None] for part in rises.between_levels(level))
     low, middle, high = (recent.promised[..., k].astype(np.float64) for k in range(3))
-    rise = recent.expected + low + first * (middle - low) + second * (high - middle)
-    rate = np.where(recent.age >= 0, (recent.start + rises.EPSILON) * np.exp(rise) - rises.EPSILON, 0.0)
-    return np.asarray(rate.max(axis=2), np.float64)
+    rate = _rate(recent, low + first * (middle - low) + second * (high - middle))
+    return np.asarray(np.where(recent.age >= 0, rate, 0.0).max(axis=2), np.float64)
+
+
+def newest_forecast(recent_row: Float32) -> Float:
+    """Return the rates (N, 2, LEVELS) of each pool's newest open forecast; NaN where it has none."""
+    recent = recent_of(recent_row)
+    age = np.where(recent.age >= 0, recent.age, np.inf)
+    newest = age.argmin(axis=2)[..., None, None]
+    rates = np.stack([_rate(recent, recent.promised[..., k].astype(np.float64)) for k in range(len(LEVELS))], axis=-1)
+    chosen = np.take_along_axis(rates, newest, axis=2)[:, :, 0]
+    return np.where(np.any(np.isfinite(age), axis=2, keepdims=True), chosen, np.nan)
+
+
+def _rate(recent: Recent, rise: Float) -> Float:
+    """Return the rate (N, 2, PENDING) that forecasts expect with the log `rise` above the mean."""
+    return np.asarray((recent.start + rises.EPSILON) * np.exp(recent.expected + rise) - rises.EPSILON, np.float64)
 
 
 def announced(calendar_row: Float32, now: Float, horizon: Float, jumped: Bool) -> Announced:
