@@ -31,6 +31,19 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LabelName = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*$")]
 """Name of a label in Prometheus."""
 
+CLUSTER_LABELS = (
+    "cluster",
+    "cluster_name",
+    "cluster_id",
+    "k8s_cluster",
+    "k8s_cluster_name",
+    "kubernetes_cluster",
+    "prometheus",
+)
+
+LabelText = Annotated[str, Field(pattern=r"^[a-zA-Z_][a-zA-Z0-9_]*=[-a-zA-Z0-9_.:/ ]+$")]
+"""Name and value of a label in Prometheus."""
+
 HeaderText = Annotated[str, Field(pattern=r"^[-A-Za-z0-9_]+=[!-~]+$")]
 """Name and value of an HTTP header."""
 
@@ -74,6 +87,14 @@ class Settings(BaseSettings):
     replica_labels: Annotated[tuple[LabelName, ...], NoDecode] = ("prometheus_replica",)
     """External labels that differ between replicas of one Prometheus (an HA pair), comma-separated in the environment:
     series that differ by them only count once. Name `replica` if yours has this name; else rates are ambiguous."""
+
+    match_labels: Annotated[tuple[LabelText, ...], NoDecode] = ()
+    """Labels that all series at `prometheus_url` must have, comma-separated in the environment: `cluster=eu` where it
+    holds the series of several clusters. Policies cannot replace them."""
+
+    cluster_labels: Annotated[tuple[LabelName, ...], NoDecode] = CLUSTER_LABELS
+    """External labels that tell clusters apart, comma-separated in the environment: a service or Deployment whose
+    series differ by them is ambiguous until `match_labels` says which ones are meant. Add yours, such as `region`."""
 
     exporter_namespaces: Annotated[tuple[NamespaceName, ...], NoDecode] = ("*",)
     """Namespaces whose targets are believed when they say (`exported_namespace`) of which namespace a series is: those
@@ -221,6 +242,8 @@ class Settings(BaseSettings):
         "allowed_kafka_servers",
         "prometheus_headers",
         "replica_labels",
+        "match_labels",
+        "cluster_labels",
         "exporter_namespaces",
         "target_kinds",
         mode="before",
@@ -268,6 +291,11 @@ class Settings(BaseSettings):
             return {}
         pairs = (text.partition("=") for text in self.prometheus_headers)
         return {name: value.replace("{namespace}", namespace) for name, _, value in pairs}
+
+    def labels_of(self, url: str) -> dict[str, str]:
+        """Return the labels of all series at a Prometheus; none for one that is not the operator's own."""
+        pairs = (text.partition("=") for text in self.match_labels) if _within(url, self.prometheus_url) else ()
+        return {name: value for name, _, value in pairs}
 
     def may_read_kafka(self, server: str) -> bool:
         """Return True where a policy may name the broker at this `host:port`."""

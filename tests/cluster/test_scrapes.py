@@ -144,6 +144,12 @@ def url() -> Iterator[str]:
         ready(one, "store", pod_of("fronted-gpu"))
         labels = {"namespace": f"ingress-{space}", "service": "ingress", "pod": f"{space}-1", "container": "nginx"}
         targets.append((one.address, labels))
+    # Two clusters with the same service and Deployment, told apart by an external label.
+    for cluster, rate in (("eu", 10.0), ("us", 90.0)):
+        one = exporter()
+        counts(one, rate, namespace="shared", service="chat", pool="gpu")
+        gpu(one, "shared", pod_of("chat-gpu", int(cluster == "us")), rate)
+        targets.append((one.address, {"cluster": cluster}))
     # A service with very many pools.
     one = exporter()
     for number in range(MANY):
@@ -213,6 +219,19 @@ async def test_exporters_in_two_namespaces_that_count_one_service_are_added_up(u
     found = await settled(url, subject, (0, 1), "arrival_rate", "cpu_utilization")
     assert found["arrival_rate"].value == about(20)
     assert found["cpu_utilization"].value == about(25)
+
+
+async def test_the_same_service_in_two_clusters_is_ambiguous_until_one_is_named(url: str) -> None:
+    subject = Subject("shared", "chat", ("chat-gpu", None))
+    here = Labels(labels=(("cluster", "eu"),))
+    found = await settled(url, subject, (1, 0), "arrival_rate", "p95_latency", "gpu_utilization", labels=here)
+    assert (found["arrival_rate"].value, found["gpu_utilization"].value) == (about(10), 10)
+    client = Prometheus(Access(url), timeout_seconds=10)
+    found = measure(await client.ask(batch([subject], WINDOW, WINDOW)), subject, (1, 0))
+    await client.close()
+    for signal in ("arrival_rate", "p95_latency", "gpu_utilization"):
+        assert found[signal].reason == "SeriesAmbiguous"
+        assert "matchLabels" in found[signal].message
 
 
 async def test_very_many_pools_of_one_service_are_one_in_the_answer(url: str) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from rlscaler_core.api.base import Model, ObjectName, Rule
 
@@ -33,6 +34,20 @@ TIME_FIRST_TOKEN = ("vllm", "sglang", "epp")
 
 TIME_OUTPUT_TOKEN = ("vllm", "sglang", "tgi")
 """Presets with a histogram of the time per output token."""
+
+
+def _label_name(name: str) -> str:
+    if not re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", name):
+        raise ValueError(f"{name!r} is no name of a label in Prometheus: use letters, digits and _")
+    return name
+
+
+# A pattern of a map's keys has no form in a CustomResourceDefinition.
+SeriesLabel = Annotated[str, Field(max_length=128), AfterValidator(_label_name)]
+"""Name of a label in Prometheus."""
+
+SeriesValue = Annotated[str, Field(max_length=128, pattern=r"^[-a-zA-Z0-9_.:/ ]+$")]
+"""Value of a label in Prometheus, without characters that PromQL would have to escape."""
 
 
 class SecretKey(Model):
@@ -112,6 +127,10 @@ class Prometheus(Model):
     `--prometheus-url`."""
     auth: PrometheusAuth | None = None
     """Credentials, read from Secrets in the policy's namespace; default: none."""
+    match_labels: dict[SeriesLabel, SeriesValue] = Field(default_factory=dict, max_length=8)
+    """Labels that all series must have, such as `cluster: eu` where one Prometheus holds the series of several
+    clusters; at the operator's own Prometheus beside those of `--match-label`. Queries of your own have to name
+    them themselves."""
 
 
 class Metrics(Model):

@@ -62,6 +62,12 @@
 {{- end }}
 - name: RLSCALER_REPLICA_LABELS
   value: {{ join "," .Values.prometheus.replicaLabels | quote }}
+{{- with .Values.prometheus.matchLabels }}
+- name: RLSCALER_MATCH_LABELS
+  value: {{ include "rlscaler.pairs" . | quote }}
+{{- end }}
+- name: RLSCALER_CLUSTER_LABELS
+  value: {{ join "," .Values.prometheus.clusterLabels | quote }}
 - name: RLSCALER_EXPORTER_NAMESPACES
   value: {{ join "," .Values.prometheus.exporterNamespaces | quote }}
 - name: RLSCALER_ANSWER_BYTES

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlscaler_core.queueing.histogram import quantile
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.exceptions import LiveEnvironmentError
-from rlscaler_operator.sensing.labels import EXPORTED, Labels
+from rlscaler_operator.sensing.labels import EXPORTED, Labels, narrowed
 from rlscaler_operator.sensing.pod_names import deployment_of
 from rlscaler_operator.sensing.queries import DEFAULT_LABELS
 from rlscaler_operator.sensing.selection import Pods
@@ -45,7 +45,7 @@ def counters_query(subject: Subject, seconds: float, labels: Labels = DEFAULT_LA
         f"{EXPORTED}{namespace},{EXPORTED}{service}",
     )
     parts = [
-        (kind, " or ".join(labels.once(f"{counter}{{{selector}}}") for selector in selectors))
+        (kind, " or ".join(labels.once(narrowed(f"{counter}{{{selector}}}", labels.matched)) for selector in selectors))
         for kind, counter in ((RECEIVED, NEEDED[RECEIVED]), (ENDED, ENDED_COUNTER), (ANSWERED, NEEDED[ANSWERED]))
     ]
     # The subqueries below look once a second, so a shorter window might hold no look at all.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -63,7 +64,8 @@ class LiveService:
             kube, self._lease, ConcurrencyLimiter(self._settings.write_concurrency), self._cache, self._settings
         )
         self._prometheus = Prometheus(Access(config.prometheus_url), self._settings.prometheus_timeout_seconds)
-        self._labels = Labels.of(self._settings)
+        there = self._settings.labels_of(config.prometheus_url)
+        self._labels = replace(Labels.of(self._settings), labels=tuple(there.items()))
         self._counter_reader = CounterReader(self._policy.subject)
         self._counted_at = 0.0
         self._need = Need.unknown()

@@ -29,7 +29,7 @@ from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.exceptions import KubeError, MetricsError
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.pod_names import told_apart
-from rlscaler_operator.sensing.queries import DEFAULT_LABELS, busy_pods
+from rlscaler_operator.sensing.queries import busy_pods
 from rlscaler_operator.state.policy import Policy
 
 IDLE_BELOW = {"in_flight": 1.0, "gpu": 5.0, "cpu": 0.1}
@@ -122,7 +122,7 @@ log = logging.getLogger("rlscaler.idle")
 ASK_SECONDS = 2.0
 """Longest wait for Prometheus: shrinking is in no hurry, but the tick has others to serve."""
 
-Ask = Callable[[Policy, str], Awaitable[list[dict[str, Any]]]]
+Ask = Callable[[Policy, Callable[[Labels], str]], Awaitable[list[dict[str, Any]]]]
 
 
 class IdlePods:
@@ -135,10 +135,8 @@ class IdlePods:
         cache: WatchCache,
         ask: Ask,
         timeout_seconds: float,
-        labels: Labels = DEFAULT_LABELS,
     ) -> None:
-        """`ask` sends PromQL to a policy's Prometheus; raises MetricsError."""
-        self._labels = labels
+        """`ask` sends PromQL for the labels there to a policy's Prometheus; raises MetricsError."""
         self._kube, self._limiter, self._cache, self._ask = kube, limiter, cache, ask
         self._timeout = timeout_seconds
 
@@ -154,7 +152,7 @@ class IdlePods:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 series = await self._ask(
-                    policy, busy_pods(deployment, self._labels, policy.subject.preset, policy.key[0])
+                    policy, lambda labels: busy_pods(deployment, labels, policy.subject.preset, policy.key[0])
                 )
         except (MetricsError, TimeoutError) as error:
             log.warning("%s/%s: idle pods are not known: %s", *key, str(error) or "Prometheus takes too long")

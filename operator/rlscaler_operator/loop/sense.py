@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from logging import DEBUG, WARNING
 from typing import Any, NamedTuple
 
@@ -36,6 +38,9 @@ log = logging.getLogger("rlscaler.sense")
 PATIENCE_SECONDS = 0.25
 """Longest time that a batch waits, after the shared answers, for those to policies' own queries, and that Prometheus
 may take for these before they count as slow."""
+
+REMEMBERED = 32
+"""Prometheuses of which the queries are remembered until the policies change."""
 
 IN_ONE_REQUEST = 20
 """Policies of one namespace whose own queries are sent as one."""
@@ -71,8 +76,8 @@ class Sensing:
         )
         self._shared = Shared(self.sources, self._build, settings.prometheus_timeout_seconds)
         self.streams = Streams(settings.kafka_timeout_seconds)
-        self.labels = Labels.of(settings)
-        self._asked: tuple[list[Subject], list[Query]] | None = None
+        self._labels = Labels.of(settings)
+        self._asked: dict[Access, tuple[list[Subject], list[Query]]] = {}
         self._apart: set[Key] = set()
         """Policies whose own queries were slow or failed: they are asked alone and not waited for."""
 
@@ -84,28 +89,34 @@ class Sensing:
         """Return the access to a policy's Prometheus; None while its credential is read for the first time."""
         return access_of(policy.spec.metrics, policy.key, self._settings, self._secrets)
 
-    async def query(self, policy: Policy, promql: str) -> list[dict[str, Any]]:
+    def labels(self, access: Access) -> Labels:
+        """Return the labels of series at a Prometheus."""
+        return replace(self._labels, labels=access.labels)
+
+    async def query(self, policy: Policy, promql: Callable[[Labels], str]) -> list[dict[str, Any]]:
         """Return the series of one query at a policy's Prometheus. Raises MetricsError."""
         access = self.access(policy)
         if access is None:
             raise MetricsError("its credential is being read for the first time")
-        return await self.sources.instant(access, promql)
+        return await self.sources.instant(access, promql(self.labels(access)))
 
     async def ask(self, access: Access, policies: Sequence[Policy]) -> Answers:
         """Return the answers for all `policies`; those for which no queries can be built are without one."""
-        queries, fine = await self._fence.for_all(policies, "build its queries", self._queries)
+        queries, fine = await self._fence.for_all(policies, "build its queries", partial(self._queries, access))
         with self._metrics.stage("sense"):
             return await self._shared.ask(access, [policy.subject for policy in fine], queries)
 
-    def _queries(self, policies: Sequence[Policy]) -> list[Query]:
+    def _queries(self, access: Access, policies: Sequence[Policy]) -> list[Query]:
         """Return the queries for all policies; they are built again when the subjects change."""
         subjects = [policy.subject for policy in policies]
-        if self._asked is None or self._asked[0] != subjects:
-            self._asked = subjects, self._build(subjects)
-        return self._asked[1]
+        if access not in self._asked or self._asked[access][0] != subjects:
+            if len(self._asked) > REMEMBERED:
+                self._asked.clear()
+            self._asked[access] = subjects, self._build(subjects, access)
+        return self._asked[access][1]
 
-    def _build(self, subjects: Sequence[Subject]) -> list[Query]:
-        return batch(subjects, *windows(self._settings), self.labels)
+    def _build(self, subjects: Sequence[Subject], access: Access) -> list[Query]:
+        return batch(subjects, *windows(self._settings), self.labels(access))
 
     async def histograms(self, access: Access, policies: Sequence[Policy], seconds: float) -> Histograms:
         """Return the latency histograms of the policies' services over the last seconds.
@@ -114,7 +125,7 @@ class Sensing:
         """
 
         async def of(some: Sequence[Policy]) -> Histograms:
-            query = promql([policy.subject for policy in some], seconds, self.labels)
+            query = promql([policy.subject for policy in some], seconds, self.labels(access))
             return histograms(await self.sources.instant(access, query))
 
         measured: Histograms = {}

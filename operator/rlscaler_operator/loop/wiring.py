@@ -38,7 +38,6 @@ from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.publish import Publisher
 from rlscaler_operator.reporting.reporter import Reporter
 from rlscaler_operator.sensing.access import SECRETS
-from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.queries import load_seconds, windows
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.shadows import Shadows
@@ -83,7 +82,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     sizer = Sizer(kube, shards, cache, resizer, NewPodSizes(kube, limiter, timeout), settings.resize_new_pods)
     idle = None
     if settings.pod_deletion_cost:
-        idle = IdlePods(kube, limiter, cache, sensing.query, timeout, Labels.of(settings))
+        idle = IdlePods(kube, limiter, cache, sensing.query, timeout)
     reconciler = Reconciler(
         settings,
         shards,

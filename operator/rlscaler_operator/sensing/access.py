@@ -55,6 +55,8 @@ class Access:
     certificates: Certificates | None = None
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """Names and values of further headers, such as the tenant."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names and values of labels that all series must have, such as the cluster's."""
     refused: tuple[str, str] | None = None
     """Reason and message if this Prometheus must not be asked; None = it may be asked."""
 
@@ -72,16 +74,24 @@ def access_of(metrics: Metrics, key: Key, settings: Settings, secrets: Reference
     if not settings.may_query(url):
         text = f"{url} is not an allowed Prometheus: ask the operator's administrator for allowedPrometheusUrls"
         return Access(url, refused=("PrometheusNotAllowed", text))
-    headers = settings.headers_of(url, key[0])
+    headers, labels = settings.headers_of(url, key[0]), settings.labels_of(url)
+    for name, value in prometheus.match_labels.items():
+        if labels.setdefault(name, value) != value:
+            text = (
+                f"the operator's administrator sets {name}={labels[name]} (RLSCALER_MATCH_LABELS): remove {name} from "
+                "spec.metrics.prometheus.matchLabels"
+            )
+            return Access(url, refused=("MatchLabelsFixed", text))
+    matched = tuple(sorted(labels.items()))
     if prometheus.auth is None:
-        return Access(url, headers=tuple(headers.items()))
+        return Access(url, headers=tuple(headers.items()), labels=matched)
     tenant = prometheus.auth.tenant
     if tenant is not None and tenant.header.lower() in map(str.lower, headers):
         text = f"the operator's administrator sets {tenant.header} (RLSCALER_PROMETHEUS_HEADERS): remove {FIELD}.tenant"
         return Access(url, refused=("TenantFixed", text))
     try:
         access = _with_credentials(url, prometheus.auth, key[0], secrets)
-        return None if access is None else replace(access, headers=(*headers.items(), *access.headers))
+        return None if access is None else replace(access, headers=(*headers.items(), *access.headers), labels=matched)
     except CredentialError as error:
         return Access(url, refused=(error.reason, str(error)))
 

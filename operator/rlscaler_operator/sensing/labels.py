@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from rlscaler_operator.sensing.pod_names import literally
-from rlscaler_operator.settings import Settings
+from rlscaler_operator.settings import CLUSTER_LABELS, Settings
 
 EXPORTED = "exported_"
 """Prefix that Prometheus gives to a label of a series if its target has the same label."""
@@ -32,9 +32,25 @@ class Labels:
     exporters: tuple[str, ...] = (EVERYWHERE,)
     """Namespaces whose targets may export series of other namespaces."""
 
+    told_apart_by: tuple[str, ...] = CLUSTER_LABELS
+    """External labels that tell clusters apart."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names and values of labels that all series must have."""
+
     @classmethod
     def of(cls, settings: Settings) -> Labels:
-        return cls(settings.replica_labels, settings.exporter_namespaces)
+        return cls(settings.replica_labels, settings.exporter_namespaces, settings.cluster_labels)
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Labels by which series of several clusters differ: neither matched, nor of replicas of one Prometheus."""
+        known = {*dict(self.labels), *self.replicas}
+        return tuple(name for name in self.told_apart_by if name not in known)
+
+    @property
+    def matched(self) -> str:
+        """Matchers that hold for all series."""
+        return ",".join(f'{name}="{value}"' for name, value in self.labels)
 
     def once(self, vector: str) -> str:
         """Return a PromQL vector in which the copies of a series by replicas of Prometheus are one: the largest."""
@@ -62,7 +78,7 @@ class Labels:
         for prefix in ("", EXPORTED):
             plain = "" if prefix else f'{EXPORTED}{own[0]}=""'
             for space, matchers in self._spaces(namespaces):
-                selector = narrowed(select(prefix), *matchers, plain)
+                selector = narrowed(select(prefix), self.matched, *matchers, plain)
                 # Labels of the target that the series' own ones replace are summed up before: two targets in different
                 # namespaces may export the same series, which would be duplicates once renamed.
                 labels = [space, *(prefix + name for name in own), *keep]

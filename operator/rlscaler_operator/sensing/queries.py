@@ -1,7 +1,8 @@
 """PromQL: one query per signal and preset, for all policies that share a Prometheus.
 
 Every query returns series with the label `_`: `v` for the value, `t` for the time (unix seconds) of the newest raw
-sample behind it, for usage `n` for the number of pods behind it, and for counters `d` where series exist several times.
+sample behind it, for usage `n` for the number of pods behind it, `c` where
+series of several clusters exist, and for counters `d` where series exist several times.
 Without the time, an instant query would return the last value of a dead exporter for minutes; without the number, pods
 whose series vanished would count as idle. For the same reason usage is a mean over pods, and arrivals carry the label
 `pool`.

@@ -22,6 +22,7 @@ from rlscaler_operator.sensing.selection import (
     labelled,
     matcher,
     pattern_of,
+    several,
     timestamp,
 )
 from rlscaler_operator.sensing.subject import Subject
@@ -172,12 +173,14 @@ class Selection(NamedTuple):
         native = self._whole(lambda series: f"rate({series}{span})", histogram.metric)
         quantiles = (f"histogram_quantile({percentile / 100:.6g}, {each})" for each in (rates, native))
         value = f"{1000 / histogram.per_second:g} * ({' or '.join(quantiles)})"
-        return labelled({"v": value, "t": self.whole.newest([suffixed(histogram, "_count")])})
+        counted = suffixed(histogram, "_count")
+        return self._labelled({"v": value, "t": self.whole.newest([counted])}, counted)
 
     def buckets(self, histogram: Histogram, span: str) -> str:
         """Return the query for the rates of a histogram's buckets."""
         value = self.sum([suffixed(histogram, "_bucket")], lambda series: f"rate({series}{span})", ("le",))
-        return labelled({"v": value, "t": self.newest([suffixed(histogram, "_count")])})
+        counted = suffixed(histogram, "_count")
+        return self._labelled({"v": value, "t": self.newest([counted])}, counted)
 
     @property
     def whole(self) -> Selection:
@@ -187,6 +190,12 @@ class Selection(NamedTuple):
     def _with_copies(self, vectors: dict[str, str], counters: Sequence[str]) -> str:
         if SUSPECT not in self.labels.replicas:
             vectors["d"] = self.copies(counters)
+        return self._labelled(vectors, counters[0])
+
+    def _labelled(self, vectors: dict[str, str], metric: str) -> str:
+        """Return several vectors as one, with those whose series are of several clusters."""
+        if clusters := self.labels.clusters:
+            vectors["c"] = several(self.whole._folded(metric, str, "group", clusters, str), self.whole.by, clusters)
         return labelled(vectors)
 
     def _whole(self, vector: Vector, metric: str, keep: tuple[str, ...] = (), fold: str = "sum") -> str:
@@ -233,7 +242,9 @@ class Selection(NamedTuple):
         if identity.namespace == "namespace":
             union = self.labels.by((service,), select, vector, fold, inner, namespaces)
         else:
-            selector = narrowed(select(""), any_of(identity.namespace, namespaces), self.labels.believed())
+            selector = narrowed(
+                select(""), self.labels.matched, any_of(identity.namespace, namespaces), self.labels.believed()
+            )
             union = f"{fold} by ({', '.join((identity.namespace, service, *inner))}) ({vector(selector)})"
             union = f'label_replace({union}, "namespace", "$1", "{identity.namespace}", "(.+)")'
         if service != "service":
@@ -250,7 +261,7 @@ class Selection(NamedTuple):
         for prefix in ("", EXPORTED):
             label = prefix + identity.label
             plain = "" if prefix else f'{EXPORTED}{identity.label}=""'
-            selector = narrowed(metric, f'{label}=~"{pattern}"', plain, self.labels.believed())
+            selector = narrowed(metric, self.labels.matched, f'{label}=~"{pattern}"', plain, self.labels.believed())
             part = f"{fold} by ({', '.join((label, *keep))}) ({vector(selector)})"
             for name, groups in (("namespace", identity.namespace), ("_service", identity.service)):
                 part = f'label_replace({part}, "{name}", "{groups}", "{label}", "{pattern}")'

@@ -40,6 +40,11 @@ COPIES = (
     "of the service: rename it)"
 )
 
+CLUSTERS = (
+    "Prometheus has series of several clusters: name this one's label in prometheus.matchLabels of the chart "
+    "(RLSCALER_MATCH_LABELS=cluster=…) or in spec.metrics.prometheus.matchLabels"
+)
+
 LATER_SCRAPES = 0.5
 """Scrapes by which a sample may come later than the promptest one before its rate is in doubt."""
 
@@ -91,8 +96,8 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
 
     With `by` "pool" each reading is the sum of a service's pools; with "le" its `pools` are the buckets of a histogram
     by their upper bounds, and its own value is meaningless. A subject with two different values, or whose series exist
-    several times (`_="d"`), is unknown: none of the values is known to be right. `rates` are the held rates of former
-    answers; None where the values are no rates.
+    several times (`_="d"`) or in several clusters (`_="c"`), is unknown: none of the values is known to be right.
+    `rates` are the held rates of former answers; None where the values are no rates.
     """
     if by == "nothing":
         return {NOTHING: _single(list(result))}
@@ -102,6 +107,7 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
     evaluated = 0.0
     pods: dict[Pool, int] = {}
     ambiguous: dict[Pool, str] = {}
+    clusters: set[Key] = set()
     for series in result:
         if "value" not in series:
             continue  # A native histogram, which no query asks for: one service's odd series blinds no other.
@@ -111,13 +117,15 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
         evaluated, number = float(at), float(text)
         if labels.get("_") == "v":
             if values.setdefault(key, number) != number:
-                ambiguous[key] = "Prometheus gives several values"
+                ambiguous[key] = f"Prometheus gives several values for {key[0][1]}: deduplicate, or ask one replica"
         elif labels.get("_") == "t" and math.isfinite(number):
             taken[key] = min(taken.get(key, math.inf), number)
         elif labels.get("_") == "n" and math.isfinite(number):
             pods[key] = int(number)
         elif labels.get("_") == "d":
-            ambiguous[key] = COPIES
+            ambiguous[key] = f"{COPIES} for {key[0][1]}: deduplicate, or ask one replica"
+        elif labels.get("_") == "c":
+            clusters.add(key[0])
     if part == "le":
         # The time is that of the whole histogram (its `_count`), so each bucket gets the time of its histogram.
         counted = {key[0] for key in values}
@@ -126,8 +134,8 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
     readings: dict[Key, dict[str, Reading]] = {}
     for key in sorted(values.keys() | taken.keys()):
         reading = _reading(values.get(key), max(0.0, evaluated - taken.get(key, -math.inf)), key[0], pods.get(key))
-        if key in ambiguous and reading.known:
-            text = f"{ambiguous[key]} for {key[0][1]}: deduplicate, or ask one replica"
+        if (key in ambiguous or key[0] in clusters) and reading.known:
+            text = CLUSTERS if key[0] in clusters else ambiguous[key]
             reading = unknown("SeriesAmbiguous", text, reading.age_seconds)
         elif rates is not None and key not in values:
             rates.forget(key)

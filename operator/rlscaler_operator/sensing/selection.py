@@ -41,11 +41,11 @@ class Pods(NamedTuple):
 
     def usage(self, metric: str, vector: Vector) -> dict[str, str]:
         """Return value, time and number of pods of a metric of containers, as a mean over the ready pods."""
-        return self._mean(self.of_containers(metric, vector), self._newest(metric, container=True))
+        return self._mean(self.of_containers(metric, vector), metric, container=True)
 
     def gpu_utilization(self) -> dict[str, str]:
         """Return value, time and number of pods of the utilization of GPUs, as a mean over the ready pods."""
-        return self._mean(self.of_gpus(), self._newest(GPU_UTIL))
+        return self._mean(self.of_gpus(), GPU_UTIL)
 
     def request(self, resource: str, usage: str) -> dict[str, str]:
         """Return value and time of a pod's request of a resource, as a mean over the pods.
@@ -108,16 +108,20 @@ class Pods(NamedTuple):
             full = f"({added([self.plain(name) for name in waiting], 'namespace, pod')} > {FULL_SHARE} * {busy})"
             by_pod = "on (namespace, pod)"
             per_pod = f"(({per_pod} unless {by_pod} {full}) or (0 * {per_pod} + 100 and {by_pod} {full}))"
-        newest = " or ".join(self._newest(name) for name in names)
-        return self._mean(per_pod, newest)
+        return self._mean(per_pod, *names)
 
-    def _mean(self, per_pod: str, newest: str) -> dict[str, str]:
+    def _mean(self, per_pod: str, *metrics: str, container: bool = False) -> dict[str, str]:
         """Return mean, time and number over the ready pods, and over all pods in namespaces without `READY`."""
         ready = f"max by (namespace, pod) ({self._by(READY, str, ('pod',))})"
         counted = f"({per_pod} and on (namespace, pod) ({ready} == 1)) or ({per_pod} unless on (namespace) {ready})"
         pods = self._of_deployments(counted)
         by_deployment = "by (namespace, deployment)"
-        return {"v": f"avg {by_deployment} ({pods})", "t": newest, "n": f"count {by_deployment} ({pods})"}
+        newest = " or ".join(self._newest(metric, container) for metric in metrics)
+        vectors = {"v": f"avg {by_deployment} ({pods})", "t": newest, "n": f"count {by_deployment} ({pods})"}
+        if clusters := self.labels.clusters:
+            union = " or ".join(self._by(metric, str, ("pod",), clusters, "group", container) for metric in metrics)
+            vectors["c"] = several(self._of_deployments(union), ("namespace", "deployment"), clusters)
+        return vectors
 
     def _newest(self, metric: str, container: bool = False) -> str:
         """Return the time of the newest sample of each Deployment's pods."""
@@ -154,6 +158,11 @@ class Pods(NamedTuple):
     @property
     def _few(self) -> bool:
         return 0 < len(self.deployments) + len(self.others) <= MATCHED_NAMES
+
+
+def several(vector: str, by: Sequence[str], labels: Sequence[str]) -> str:
+    """Return the groups of a vector in which several values of some labels exist."""
+    return f"count by ({', '.join(by)}) (group by ({', '.join((*by, *labels))}) ({vector})) > 1"
 
 
 def timestamp(selector: str) -> str:

@@ -23,7 +23,7 @@ pause of the latter doubles with each failure."""
 BUILT = 16
 """Batches of queries that are remembered: of all policies, and of those that are asked apart."""
 
-Build = Callable[[Sequence[Subject]], list[Query]]
+Build = Callable[[Sequence[Subject], Access], list[Query]]
 
 
 @dataclass(eq=False, slots=True)
@@ -81,7 +81,7 @@ class Shared:
         """Return the queries for subjects that are asked apart from others; the newest ones are remembered."""
         key = access, tuple(subjects)
         if key not in self._built:
-            self._built[key] = self._build(subjects)
+            self._built[key] = self._build(subjects, access)
         self._built.move_to_end(key)
         while len(self._built) > BUILT:
             self._built.popitem(last=False)

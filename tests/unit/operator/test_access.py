@@ -8,6 +8,7 @@ import tempfile
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from rlscaler_core.api.metrics import Metrics
 from rlscaler_dev.cluster import pki
@@ -50,6 +51,34 @@ def access(policy_body, monkeypatch):
 
 BEARER = {"bearerToken": key("s", "token")}
 BASIC = {"basic": {"username": key("s", "user"), "password": key("s", "word")}}
+
+
+@pytest.mark.parametrize(
+    ("url", "own", "labels"),
+    [
+        (None, {}, {"cluster": "eu"}),
+        (None, {"region": "west", "cluster": "eu"}, {"cluster": "eu", "region": "west"}),
+        ("https://theirs", {"k8s": "a-1"}, {"k8s": "a-1"}),
+        (None, {"cluster": "us"}, None),
+    ],
+)
+def test_labels_of_all_series_are_the_administrators_at_his_prometheus_and_the_policys(policy_body, url, own, labels):
+    settings = SETTINGS.model_copy(
+        update={"match_labels": ("cluster=eu",), "allowed_prometheus_urls": ("https://theirs",)}
+    )
+    metrics = Metrics.model_validate({"prometheus": {"matchLabels": own} | ({"url": url} if url else {})})
+    access = access_of(metrics, ("ns", "chat"), settings, References(None, SECRETS, 30.0))
+    if labels is None:
+        assert access.refused[0] == "MatchLabelsFixed"
+        assert "spec.metrics.prometheus.matchLabels" in access.refused[1]
+    else:
+        assert (dict(access.labels), access.refused) == (labels, None)
+
+
+@pytest.mark.parametrize("labels", [{"a-b": "x"}, {"": "x"}, {"cluster": 'eu"} or vector(1) #'}, {"cluster": ""}])
+def test_labels_that_are_none_are_refused_by_name(labels):
+    with pytest.raises(ValidationError, match="matchLabels"):
+        Metrics.model_validate({"prometheus": {"matchLabels": labels}})
 
 
 def test_a_bearer_token_is_taken_without_its_line_end(access):

@@ -11,6 +11,7 @@ from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop import prepare, sense
 from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.run.context import Context
+from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.answer import refusal
 from rlscaler_operator.sensing.results import TimedAnswers
 from rlscaler_operator.settings import Settings
@@ -207,6 +208,6 @@ async def test_histograms_that_are_refused_for_one_policy_are_those_of_all_other
     engine.sensing.sources.instant = instant
     names = [f"innocent-{number}" for number in range(3)]
     policies = [engine.registry.put(policy_body(name)) for name in (*names, "guilty")]
-    measured = await engine.sensing.histograms(None, policies, 60)
+    measured = await engine.sensing.histograms(Access("http://prometheus"), policies, 60)
     assert {key[2] for key in measured} <= set(names)
     assert {"innocent-2", "innocent-0"} & {key[2] for key in measured}

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_the_number_of_queries_does_not_grow_with_the_policies():
     one = [Subject("ns", "chat", ("chat-gpu", "chat-cpu"))]
     many = [Subject(f"ns-{i}", f"s-{i}", (f"g-{i}", f"c-{i}")) for i in range(1000)]
     assert len(batch(one, SHORT, SHORT)) == len(batch(many, SHORT, SHORT))
-    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 10_000
+    assert max(len(query.promql) for query in batch(many, SHORT, SHORT)) < 14_000
 
 
 def test_load_is_what_arrives_told_apart_by_pool():
@@ -89,6 +90,17 @@ def test_namespaces_are_matched_and_labels_of_a_target_that_are_replaced_are_sum
         selectors = re.findall(r"\w\{[^}]*=", query.promql)
         assert len(selectors) == len(re.findall(r'\{(exported_)?namespace=~"ns-0\|ns-1\|', query.promql))
         assert not re.search(r"by \(namespace, exported_namespace|by \(exported_namespace, namespace", query.promql)
+
+
+def test_series_of_several_clusters_are_told_apart_and_matched_by_the_labels_that_are_set():
+    subject = Subject("ns", "chat", ("chat-gpu", "chat-cpu"))
+    told = {query.name: '"_", "c"' in query.promql for query in batch([subject], SHORT, LONG)}
+    assert {name for name, there in told.items() if not there} == {"cpu_request", "memory_request"}
+    matched = Labels(told_apart_by=("cluster", "region"), labels=(("cluster", "eu"),))
+    for preset in ("", "vllm", "istio", "envoy"):
+        for query in batch([replace(subject, preset=preset)], SHORT, LONG, matched):
+            assert len(re.findall(r"\w\{[^}]*=", query.promql)) == query.promql.count('{cluster="eu",')
+            assert not re.search(r"by \([^)]*\bcluster\b", query.promql)
 
 
 def test_names_are_matched_literally():

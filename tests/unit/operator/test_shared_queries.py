@@ -35,7 +35,7 @@ class Prometheus:
         return {("ns", service): Reading(1.0) for service in services}
 
 
-def build(subjects):
+def build(subjects, _=ACCESS):
     names = " ".join(subject.service for subject in subjects)
     return [Query(name, "service", names) for name in ("arrivals", "latency")] if subjects else []
 

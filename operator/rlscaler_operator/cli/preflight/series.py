@@ -12,7 +12,7 @@ from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.loop.learn import UTILIZATIONS
 from rlscaler_operator.sensing import fallbacks
 from rlscaler_operator.sensing.capacity import LOADED_PERCENT, NEEDED
-from rlscaler_operator.sensing.labels import EXPORTED, Labels
+from rlscaler_operator.sensing.labels import EXPORTED
 from rlscaler_operator.sensing.measure import MEASURED, missing_signals
 from rlscaler_operator.sensing.presets import PRESETS
 from rlscaler_operator.sensing.results import Reading
@@ -147,7 +147,7 @@ async def _buckets(look: Look) -> Check:
     subject, slo = look.policy.subject, look.policy.spec.slo.latency_milliseconds / 1000
     named = "latency" if subject.signal == "endToEnd" else f"{subject.signal} latency"
     title, field = f"the {named} histogram has a bucket at the objective", "spec.slo.latencyMilliseconds"
-    query = promql([subject], WINDOW_SECONDS, Labels.of(look.context.settings))
+    query = promql([subject], WINDOW_SECONDS, look.context.engine.sensing.labels(look.access))
     try:
         measured = histograms(await look.context.engine.sensing.sources.instant(look.access, query))
     except MetricsError as error:
