@@ -185,14 +185,10 @@ NODES ?= 100
 scheduler-train: $(STAMP) ## Train a network that scores nodes (POLICY=EE|LB|EL|GPU, ARGS="--lifetimes --seed 1")
 	$(BIN)/rlscaler scheduler train $(POLICY) --out results/scheduler-$(POLICY) $(ARGS)
 
-.PHONY: scheduler-evaluate
-scheduler-evaluate: $(STAMP) ## Evaluate it on clusters that no training can reach, into a folder (POLICY, ARGS="--lifetimes")
-	$(BIN)/rlscaler scheduler evaluate $(POLICY) --model-dir results/scheduler-$(POLICY) \
-	  --out results/scheduler-evaluate-$(POLICY) $(ARGS)
-
 .PHONY: scheduler-compare
-scheduler-compare: $(STAMP) ## Compare it with the strongest rules on drawn clusters (POLICY, ARGS="--lifetimes --nodes 100")
-	$(BIN)/rlscaler scheduler compare $(POLICY) --model-dir results/scheduler-$(POLICY) $(ARGS)
+scheduler-compare: $(STAMP) ## Compare it with every rule on clusters that no training can reach (POLICY, ARGS="--lifetimes --nodes 100")
+	$(BIN)/rlscaler scheduler compare $(POLICY) --model-dir results/scheduler-$(POLICY) \
+	  --out results/scheduler-compare-$(POLICY) $(ARGS)
 
 .PHONY: streams-train
 streams-train: $(STAMP) ## Train a network for the consumers of a Kafka topic (ARGS="--seed 2 --out rl/streams_2")

@@ -8,7 +8,7 @@ import click
 
 COMMANDS = {
     **{name: f"rlscaler_scheduler.cli:{name}" for name in ("run", "latency", "config", "explain", "replay")},
-    **{name: f"rlscaler_rl.placement.cli:{name}" for name in ("train", "evaluate", "compare")},
+    **{name: f"rlscaler_rl.placement.cli:{name}" for name in ("train", "compare")},
     "openb": "rlscaler_rl.placement.openb_cli:openb",
 }
 

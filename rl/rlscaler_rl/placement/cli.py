@@ -1,4 +1,4 @@
-"""`rlscaler scheduler train`, `evaluate`, `compare`: networks that place pods, and their rivals."""
+"""`rlscaler scheduler train` and `compare`: networks that place pods, and their rivals."""
 
 from __future__ import annotations
 
@@ -26,18 +26,6 @@ _LIFETIME_ERROR = click.option(
     type=click.FloatRange(0, 3),
     help="Error of the stated lifetimes: standard deviation of their logarithm.",
 )
-
-_SIZES = click.option(
-    "--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True
-)
-_CLUSTERS = click.option(
-    "--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size."
-)
-
-
-def _say(text: str) -> None:
-    """Print progress on standard error, beside the results."""
-    click.echo(text, err=True)
 
 
 @click.command()
@@ -118,42 +106,15 @@ def _by_dqn(
 
 @click.command()
 @_POLICY
-@click.option("--model-dir", "folder", type=_FOLDER, required=True, help="Folder that `train` wrote.")
-@_LIFETIMES
-@_LIFETIME_ERROR
-@_SIZES
-@_CLUSTERS
-@click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for evaluation.json, .md and .png.")
-@output_option
-def evaluate(policy: str, folder: Path, out: Path, output: str, **options: Any) -> None:
-    """Play one network beside every rule of POLICY, on clusters that no training draws."""
-    from rlscaler_rl.placement import evaluate as evaluation
-    from rlscaler_rl.results import document
-
-    try:
-        done = evaluation.evaluate(folder, Policy(policy), **options, say=_say)
-    except ModelError as error:
-        raise click.UsageError(f"--model-dir: {error}") from error
-    evaluation.write(done, out)
-    document.show(done, evaluation.report(done), output)
-
-
-@click.command()
-@_POLICY
 @_LIFETIMES
 @_LIFETIME_ERROR
 @click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
-@_SIZES
-@_CLUSTERS
-def compare(
-    policy: str,
-    lifetimes_known: bool,
-    lifetime_error: float,
-    folders: tuple[Path, ...],
-    sizes: tuple[int, ...],
-    clusters: int,
-) -> None:
-    """Play networks beside the strongest rules on the same drawn clusters: a table in Markdown.
+@click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
+@click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
+@click.option("--out", type=_FOLDER, callback=writable, help="Folder for comparison.json, .md and .png.")
+@output_option
+def compare(policy: str, folders: tuple[Path, ...], out: Path | None, output: str, **options: Any) -> None:
+    """Play networks beside the rules of POLICY on clusters that no training draws: a table in Markdown.
 
     Folders whose names differ only in the training seed at their end, as EE-0 and EE-1, are one network: one row has
     the mean over its seeds, with an interval over training seeds and clusters.
@@ -165,12 +126,14 @@ def compare(
         actors = [(folder.name, PlacementActor.load(folder, chosen)) for folder in folders]
     except ModelError as error:
         raise click.UsageError(f"--model-dir: {error}") from error
-    from rlscaler_rl.placement.compare import compare as played
-    from rlscaler_rl.placement.compare import table
+    from rlscaler_rl.placement import compare as comparison
     from rlscaler_rl.placement.play import Contender, network
+    from rlscaler_rl.results.document import show
 
     networks: dict[str, list[Contender]] = {}
     for name, actor in actors:
         networks.setdefault(f"network {name.removesuffix(f'-{actor.manifest.seed}')}", []).append(network(actor))
-    rows = played(chosen, networks, sizes, clusters, lifetimes_known, lifetime_error, say=_say)
-    click.echo("\n".join(table(chosen, rows).markdown()))
+    done = comparison.compare(chosen, networks, **options, say=lambda text: click.echo(text, err=True))
+    if out is not None:
+        comparison.save_all(done, out)
+    show(done, comparison.table(chosen, done.rows).markdown(), output)

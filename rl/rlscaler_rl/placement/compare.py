@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
 
 import click
 import numpy as np
@@ -12,7 +14,8 @@ import numpy as np
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
 from rlscaler_rl.placement.drawn import LOADS, TEST_SEED, Setting
 from rlscaler_rl.placement.play import Contender, Played, play, random_node, rule, score
-from rlscaler_rl.results.document import Progress
+from rlscaler_rl.results.document import Document, Progress, write
+from rlscaler_rl.results.figures import figure, headline, means_with_bars, save, styled
 from rlscaler_rl.results.statistics import Interval, mean_interval
 from rlscaler_rl.results.table import Table
 
@@ -62,6 +65,20 @@ class Row:
     """Means over clusters that are scored and training seeds, as `Played` has them."""
 
 
+class Comparison(Document):
+    """Result file `comparison.json`."""
+
+    version: str
+    policy: Policy
+    seed: int
+    """Seed of the clusters."""
+    clusters: int
+    """Clusters of each size."""
+    lifetimes_known: bool
+    lifetime_error: float
+    rows: list[Row]
+
+
 def compare(
     policy: Policy,
     networks: Mapping[str, Sequence[Contender]],
@@ -71,7 +88,7 @@ def compare(
     lifetime_error: float = 0.0,
     *,
     say: Progress,
-) -> list[Row]:
+) -> Comparison:
     """Play every rule, and every network with each of its training seeds, on the same clusters of every size.
 
     `say` gets a line for each contender with its time: a network on a thousand nodes takes minutes.
@@ -89,7 +106,15 @@ def compare(
             played[name] = [play(contender, setting, TEST_SEED) for contender in by_seed]
             say(f"{nodes} nodes: {name} played {clusters} clusters in {time.monotonic() - began:.0f} s")
         rows += _rows(policy, nodes, played)
-    return rows
+    return Comparison(
+        version=version("rlscaler"),
+        policy=policy,
+        seed=TEST_SEED,
+        clusters=clusters,
+        lifetimes_known=lifetimes_known,
+        lifetime_error=lifetime_error,
+        rows=rows,
+    )
 
 
 def _rows(policy: Policy, nodes: int, played: Mapping[str, list[Played]]) -> list[Row]:
@@ -157,3 +182,22 @@ def _cells(policy: Policy, row: Row) -> tuple[str, ...]:
         f"{row.latency_met:.3f}",
         f"{row.refused:.4f}",
     )
+
+
+def save_all(done: Comparison, folder: Path) -> None:
+    """Write comparison.json, comparison.md and comparison.png: the lead over the policy's rule by size of cluster."""
+    write(done, table(done.policy, done.rows).markdown(), folder, "comparison")
+    sizes = sorted({row.nodes for row in done.rows})
+    names = [name for name in dict.fromkeys(row.name for row in done.rows) if name != "random"]
+    picture = figure(7.5, 4.2)
+    with styled():
+        axes = picture.subplots()
+    for index, name in enumerate(names):
+        rows = [row for row in done.rows if row.name == name]
+        place = [sizes.index(row.nodes) + 0.12 * (index - (len(names) - 1) / 2) for row in rows]
+        means_with_bars(axes, place, [row.ahead for row in rows], label=name)
+    axes.set_xticks(range(len(sizes)), [f"{size} nodes" for size in sizes])
+    axes.set_ylabel(f"ahead of {RIVALS[done.policy][0]} (95 %)")
+    axes.legend(loc="best", fontsize=8)
+    headline(picture, f"{done.policy}: {done.clusters} clusters of each size", 11)
+    save(picture, folder / "comparison.png")

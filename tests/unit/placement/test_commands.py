@@ -39,9 +39,7 @@ def call(*words: str):
 
 def test_all_subcommands_are_listed() -> None:
     listed = call("--help").output
-    assert all(
-        f"  {name} " in listed for name in ("run", "config", "train", "evaluate", "compare", "openb", "test1", "test2")
-    )
+    assert all(f"  {name} " in listed for name in ("run", "config", "train", "compare", "openb", "test1", "test2"))
     assert call("tset1").exit_code == 2
 
 
@@ -63,7 +61,6 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
         (("train", "EE", "--out", "x", "--gamma", "0.5", "--thesis-reward"), "--gamma, --thesis-reward: only DQN has"),
         (("train", "EE", "--out", "x", "--gamma", "0"), "--gamma: only DQN has"),
         (("train", "EE", "--out", "x", "--method", "dqn", "--generations", "3"), "belongs to --method evolution"),
-        (("evaluate", "EE", "--model-dir", "/nowhere", "--out", "x"), "name a folder with a network"),
         (("run", "--policy", "XX"), "Invalid value"),
         (("run", "--port", "70000"), "port: "),
     ],
@@ -85,7 +82,7 @@ def test_a_difference_has_an_interval_where_there_are_two_seeds() -> None:
 def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
     assert all(RIVALS[policy][0] == DEFAULT_RULE[policy] for policy in Policy)
     said: list[str] = []
-    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2, say=said.append)
+    rows = compare(Policy.EE, {"twin": [rule("pack")]}, (3,), clusters=2, say=said.append).rows
     assert [text.split(" played")[0] for text in said] == [f"3 nodes: {row.name}" for row in rows]
     twin = next(row for row in rows if row.name == "twin")
     assert twin.ahead == Interval(0.0, 0.0, 0.0)
@@ -101,7 +98,7 @@ def test_the_same_contender_twice_is_not_ahead_of_itself() -> None:
 @pytest.mark.slow
 def test_training_seeds_that_disagree_widen_the_interval() -> None:
     alike = {"alike": [rule("best-fit"), rule("best-fit")], "apart": [rule("best-fit"), rule("pack")]}
-    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3, say=lambda text: None)}
+    rows = {row.name: row for row in compare(Policy.EE, alike, (3,), clusters=3, say=lambda text: None).rows}
     one, same, apart = rows["best-fit"], rows["alike"], rows["apart"]
     assert same.ahead == pytest.approx(one.ahead)
     assert apart.ahead.mean == pytest.approx(one.ahead.mean / 2)
@@ -150,9 +147,15 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
         options = Options(Policy.EE, steps=256, seed=seed, nodes=(3,), clusters=16, looks=1)
         learn(options).save(tmp_path / f"EE-short-{seed}")
     folders = [word for folder in sorted(tmp_path.iterdir()) for word in ("--model-dir", str(folder))]
-    done = call("compare", "EE", "--nodes", "2", "--clusters", "2", *folders)
+    words = ("compare", "EE", "--nodes", "2", "--clusters", "2", *folders, "--out", str(tmp_path / "found"))
+    done = call(*words, "-o", "json")
     assert done.exit_code == 0, done.output
-    assert "| 2 | network EE-short, 2 training seeds |" in done.output
+    found = json.loads((tmp_path / "found" / "comparison.json").read_text())
+    assert found == json.loads(done.stdout)
+    assert {row["name"] for row in found["rows"]} == {*RIVALS[Policy.EE], "random", "network EE-short"}
+    assert found["seed"] == TEST_SEED
+    assert "| 2 | network EE-short, 2 training seeds |" in (tmp_path / "found" / "comparison.md").read_text()
+    assert (tmp_path / "found" / "comparison.png").stat().st_size > 1000
 
 
 @pytest.mark.slow
@@ -177,21 +180,6 @@ def test_the_help_says_the_defaults_of_each_method() -> None:
     said = " ".join(call("train", "--help").output.split())
     for default in (drawn_search.EVOLUTION.generations, Options(Policy.EE).steps, Options(Policy.EE).gamma):
         assert f"[default: {default}" in said
-
-
-@pytest.mark.slow
-def test_an_evaluation_is_a_folder_with_every_rule_and_how_it_was_trained(tmp_path) -> None:
-    learn(Options(Policy.EE, steps=256, nodes=(3,), clusters=16, looks=2, lifetimes_known=True)).save(tmp_path / "EE")
-    words = ("evaluate", "EE", "--lifetimes", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE"))
-    done = call(*words, "--out", str(tmp_path / "found"), "-o", "json")
-    assert done.exit_code == 0, done.output
-    found = json.loads((tmp_path / "found" / "evaluation.json").read_text())
-    assert found == json.loads(done.stdout)
-    assert {row["name"] for row in found["rows"]} == {*RIVALS[Policy.EE], "random", "network"}
-    assert [placements for placements, _ in found["curve"]] == [0, 32, 64, 96, 128, 160, 192, 224, 256][::4]
-    assert found["seed"] == TEST_SEED
-    assert "2 nodes: " in (tmp_path / "found" / "evaluation.md").read_text()
-    assert (tmp_path / "found" / "evaluation.png").stat().st_size > 1000
 
 
 def test_a_network_begins_as_the_strongest_rule() -> None:
