@@ -45,7 +45,7 @@ PLAYED = [
     Wrong("days --loads jobs_1 --out {blocked}", 2, ("--out", "good.yaml is a file", "name another place")),
     Wrong("tune --contenders cron", 2, ("--contenders cron", "choose from")),
     Wrong("tune --workloads sawtooth", 2, ("--workloads sawtooth", "choose from ramp")),
-    Wrong("tune --table --file {binary}", 2, ("binary", "make it again with `rlscaler tune`")),
+    Wrong("tune --check --file {binary}", 2, ("binary", "make it again with `rlscaler tune`")),
     Wrong("tune --check --file {tuned_json}", 2, ("tuned.json: records.0", "make it again with `rlscaler tune`")),
     Wrong("tune --budget 0", 2, ("--budget", "0 is not in the range x>=1")),
     Wrong("tenants compare --out out --loads nobody", 2, ("nobody: no load of the library of days", "there are")),

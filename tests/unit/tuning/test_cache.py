@@ -16,7 +16,7 @@ from rlscaler_rl.evaluation.lineup import lineup
 from rlscaler_rl.evaluation.tuning import cache, command
 from rlscaler_rl.evaluation.tuning.cache import Record, Tuned, load, save
 from rlscaler_rl.evaluation.tuning.cli import tune as tune_command
-from rlscaler_rl.evaluation.tuning.command import outdated, refresh, stale, tables
+from rlscaler_rl.evaluation.tuning.command import outdated, refresh, stale
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS
 from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
@@ -212,14 +212,6 @@ def test_every_workload_has_a_job_and_the_held_out_one_two():
     assert {task.fold for task in found if task.workload != "azure_code"} == {None}
 
 
-def test_tables_show_before_and_after(file):
-    shown = tables(load(file))
-    assert "| all loads |" in shown
-    assert "| ramp |" in shown
-    assert "### KEDA request rate" in shown
-    assert "→" in shown
-
-
 def test_the_command_line_names_what_it_does_not_know():
     found = CliRunner().invoke(tune_command, ["--contenders", "cron"])
     assert found.exit_code == 2
@@ -235,8 +227,6 @@ def test_check_fails_where_something_is_missing(file):
 
 
 def test_as_json_standard_output_has_the_records_or_those_that_do_not_count(file):
-    shown = CliRunner().invoke(tune_command, ["--table", "--file", str(file), "-o", "json"])
-    assert Tuned.model_validate_json(shown.stdout) == load(file)
     options = ["--contenders", "keda", "--budget", "6", "--episodes", "2", "--file", str(file), "-o", "json"]
     checked = CliRunner().invoke(tune_command, [*options, "--workloads", "ramp,spike", "--check"])
     assert checked.exit_code == 1

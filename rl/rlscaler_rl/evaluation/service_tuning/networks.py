@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,8 +25,8 @@ from rlscaler_rl.evaluation.service_tuning.history import History
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
 from rlscaler_rl.evaluation.tuning.score import scores
-from rlscaler_rl.evaluation.tuning.search import search
 from rlscaler_rl.evaluation.tuning.spaces import Point
+from rlscaler_rl.evaluation.tuning.tune import screened
 from rlscaler_rl.results.statistics import Design, Interval, weights
 from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.levels import LevelName
@@ -35,9 +36,6 @@ from rlscaler_rl.training.finetune import Episodes, FineTuned, FineTuning, fine_
 
 GENERAL, OWN_SPEC, FOUND_SPEC = "general", "own_spec", "found_spec"
 """The networks that the choice is among: the start, and two fine-tuned under the user's spec and under one found."""
-
-TOO_DEAR = 1e6
-"""J of specs that guards.budgetPerHour rules out."""
 
 IDLE = 0.001
 """A change that J does not miss by more than this part of it is left out."""
@@ -100,14 +98,16 @@ class Bench:
     def search(self, actor: ActorLike, known: Sequence[Point] = ()) -> list[Point]:
         """The best settings around a network, the best first."""
         kind = spec.around(self.kind, actor)
-
-        def j(points: Sequence[Point]) -> Float:
-            played = scores(kind, points, self.screening, "fluid", self.score.j).mean(axis=1)
-            return np.where([spec.affordable(self.service, point) for point in points], played, TOO_DEAR)
-
-        trials = search(kind.space, [*known, *spec.starts(kind)], j, self.budget, self.seed)
-        allowed = [trial.point for trial in trials if trial.j < TOO_DEAR]
-        return allowed[: self.finalists]
+        trials = screened(
+            kind,
+            [*known, *spec.starts(kind)],
+            self.screening,
+            budget=self.budget,
+            score=self.score.j,
+            seed=self.seed,
+            allowed=partial(spec.affordable, self.service),
+        )
+        return [trial.point for trial in trials[: self.finalists]]
 
     def judge(self, actor: ActorLike, points: Sequence[Point]) -> Float:
         """(K, N) J of settings at the level that judges; all of them set the same names."""

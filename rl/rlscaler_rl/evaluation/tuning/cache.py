@@ -51,9 +51,6 @@ class Record(BaseModel):
     space: str
     """Digest of the search space."""
 
-    network: None = None
-    """Always None: settings of a network's spec are around the bundled network."""
-
     @property
     def key(self) -> Key:
         return self.contender, self.workload, self.fold

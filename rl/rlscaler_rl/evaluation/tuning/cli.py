@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 @click.option("--ray", metavar="ADDRESS", help="Spread over Ray: `local`, `auto` or ray://host:10001.")
 @click.option("--force", is_flag=True, help="Tune also what is current.")
 @click.option("--check", is_flag=True, help="Tune nothing; fail where settings are missing or out of date.")
-@click.option("--table", is_flag=True, help="Tune nothing; print the settings as Markdown.")
 @output_option
 def tune(
     contenders: str | None,
@@ -44,7 +43,6 @@ def tune(
     ray: str | None,
     force: bool,
     check: bool,
-    table: bool,
     output: str,
 ) -> None:
     """Find the best settings of every contender on the tune part of every workload, with equal budgets.
@@ -64,9 +62,6 @@ def tune(
     from rlscaler_rl.evaluation.tuning import command
     from rlscaler_rl.evaluation.tuning.tune import search_tasks
 
-    if table:
-        click.echo(tuned.model_dump_json(indent=1) if as_json else command.tables(tuned).removesuffix("\n"))
-        return
     chosen = search_tasks(who, where, budget=budget, finalists=finalists, episodes=episodes, traces=traces)
     console = Console(stderr=as_json)
     try:

@@ -1,4 +1,4 @@
-"""Tune settings that are missing or out of date, keep the others, and print all as Markdown."""
+"""Tune settings that are missing or out of date, and keep the others."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.score import probe, tune_part
 from rlscaler_rl.evaluation.tuning.search import grid
 from rlscaler_rl.evaluation.tuning.spaces import Point
-from rlscaler_rl.evaluation.tuning.tune import SearchTask, search_tasks, tune
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.evaluation.tuning.tune import SearchTask, tune
 from rlscaler_rl.training.distributed import map_runs
 
 STATIC = "static"
@@ -139,47 +138,3 @@ def _probes(tasks: Sequence[SearchTask], console: Console) -> dict[str, list[flo
 def _progress(console: Console) -> Progress:
     columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn())
     return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
-
-
-def tables(tuned: Tuned) -> str:
-    """Markdown tables: J before and after of every contender, then the settings of each."""
-    parts = [_overview(tuned)]
-    for name, tunable in CONTENDERS.items():
-        records = [record for record in _ordered(tuned) if record.contender == name]
-        if records:
-            parts.append(f"### {tunable.label}\n\n" + _settings(records))
-    return "\n\n".join(parts) + "\n"
-
-
-def _ordered(tuned: Tuned) -> Iterator[Record]:
-    records = (tuned.find(task.key) for task in search_tasks())
-    return (record for record in records if record is not None)
-
-
-def _overview(tuned: Tuned) -> str:
-    names = list(CONTENDERS)
-    rows: dict[str, dict[str, str]] = {}
-    for record in _ordered(tuned):
-        rows.setdefault(_load(record), {})[record.contender] = f"{record.default_j:.2f} → {record.j:.2f}"
-    body = [[load, *(cells.get(name, "") for name in names)] for load, cells in rows.items()]
-    return _markdown(["workload", *(CONTENDERS[name].label for name in names)], body)
-
-
-def _settings(records: list[Record]) -> str:
-    names = list(records[0].found)
-    body = [[_load(record), *(_number(record.found[name]) for name in names), f"{record.j:.2f}"] for record in records]
-    return _markdown(["workload", *names, "J"], body)
-
-
-def _load(record: Record) -> str:
-    if record.workload is None:
-        return "all loads"
-    return record.workload if record.fold is None else f"{record.workload}, fold {record.fold}"
-
-
-def _number(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _markdown(head: list[str], body: list[list[str]]) -> str:
-    return "\n".join(Table(head, body).markdown())

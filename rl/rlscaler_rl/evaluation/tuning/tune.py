@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.episodes import digest
 from rlscaler_rl.evaluation.tuning.cache import Key, Record, space_digest
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.score import ALL, FOLDS, WORKLOADS, Score, general_j, scores, tune_part
-from rlscaler_rl.evaluation.tuning.search import search
+from rlscaler_rl.evaluation.tuning.search import Trial, search
 from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.simulation.levels import LevelName
 from rlscaler_rl.simulation.scenario import Scenarios
@@ -21,6 +22,9 @@ from rlscaler_rl.workloads import HELD_OUT
 BUDGET = 300
 EPISODES = 12
 FINALISTS = 8
+FORBIDDEN = 1e6
+"""J of settings that the caller rules out."""
+
 JUDGED_SEED = 1
 """Seed of the draws that judge the finalists. The search saw other draws of the tune part."""
 
@@ -82,6 +86,25 @@ def search_tasks(
     ]
 
 
+def screened(
+    tunable: Tunable,
+    starts: Sequence[Point],
+    screening: Scenarios,
+    *,
+    budget: int,
+    score: Score = general_j,
+    seed: int = 0,
+    allowed: Callable[[Point], bool] = lambda point: True,
+) -> list[Trial]:
+    """Search from `starts` at the fluid level: all trials that are `allowed`, the best first."""
+
+    def j(points: Sequence[Point]) -> Float:
+        played = scores(tunable, points, screening, "fluid", score).mean(axis=1)
+        return np.where([allowed(point) for point in points], played, FORBIDDEN)
+
+    return [trial for trial in search(tunable.space, starts, j, budget, seed) if trial.j < FORBIDDEN]
+
+
 def best_settings(
     tunable: Tunable,
     starts: Sequence[Point],
@@ -99,13 +122,7 @@ def best_settings(
     :param draws: two sets of episodes of the tune part; the search sees the first, the second one judges.
     """
     screening, judged = draws
-    trials = search(
-        tunable.space,
-        starts,
-        lambda settings: scores(tunable, settings, screening, "fluid", score).mean(axis=1),
-        budget,
-        seed,
-    )
+    trials = screened(tunable, starts, screening, budget=budget, score=score, seed=seed)
     # The best of many trials was lucky on its own draws, so others judge it.
     last = [tunable.default, *known, *(trial.point for trial in trials[:finalists])]
     j = scores(tunable, last, judged, level, score).mean(axis=1)
