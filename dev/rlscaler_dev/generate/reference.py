@@ -17,6 +17,7 @@ from rlscaler_dev.generate.definition import (
     policy_schema,
 )
 from rlscaler_dev.generate.schema import Schema, default_text
+from rlscaler_dev.markdown import table
 
 WIDE = ("", " (with `-o wide`)")
 """Beside a column's name, by its priority."""
@@ -76,7 +77,7 @@ def node_scoring() -> str:
     parts = [
         NODE_SCORING_INTRODUCTION,
         "## Spec\n\n" + _table(_fields(spec, "")),
-        "## What is refused\n\n" + "\n".join(f"- `{path}`: {message}" for path, message in _rules(spec, "spec")),
+        "## What is refused\n\n" + _refused(spec),
         "## Columns of `kubectl get nsp`\n\n" + _columns(NODE_SCORING_COLUMNS),
     ]
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
@@ -88,8 +89,7 @@ def budget() -> str:
     parts = [
         BUDGET_INTRODUCTION,
         "## Spec\n\n" + _table(_fields(schema["spec"], "")),
-        "## What is refused\n\n"
-        + "\n".join(f"- `{path}`: {message}" for path, message in _rules(schema["spec"], "spec")),
+        "## What is refused\n\n" + _refused(schema["spec"]),
         "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
         "## Columns of `kubectl get rlsb`\n\n" + _columns(BUDGET_COLUMNS),
     ]
@@ -97,8 +97,12 @@ def budget() -> str:
 
 
 def _columns(columns: Columns) -> str:
-    rows = (f"| {name}{WIDE[wide]} | {description} |" for name, _, _, description, wide in columns)
-    return "| column | meaning |\n|---|---|\n" + "\n".join(rows)
+    rows = ((name + WIDE[wide], description) for name, _, _, description, wide in columns)
+    return table(("column", "meaning"), rows)
+
+
+def _refused(spec: Schema) -> str:
+    return "\n".join(f"- `{path}`: {message}" for path, message in _rules(spec, "spec"))
 
 
 def policy() -> str:
@@ -108,7 +112,7 @@ def policy() -> str:
         INTRODUCTION,
         "## Spec\n\n" + _table(_fields(schema["spec"], "")),
         "## What is refused\n\nBy the API server on `kubectl apply`, each with the field that is wrong:\n\n"
-        + "\n".join(f"- `{path}`: {message}" for path, message in _rules(schema["spec"], "spec")),
+        + _refused(schema["spec"]),
         ANNOTATIONS.rstrip(),
         "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
         _conditions(),
@@ -133,27 +137,16 @@ def _fields(schema: Schema, path: str, seen: dict[str, str] | None = None) -> It
 
 
 def _table(rows: Iterator[tuple[str, Schema, bool]], defaults: bool = True) -> str:
-    head = (
-        "| field | type | default | meaning |\n|---|---|---|---|"
-        if defaults
-        else "| field | type | meaning |\n|---|---|---|"
-    )
     lines = []
     for path, schema, required in rows:
         cells = [f"`{path}`", _type(schema), *([_default(schema, required)] if defaults else [])]
-        lines.append(
-            "| " + " | ".join([*cells, _text(schema["description"].removesuffix(default_text(schema)))]) + " |"
-        )
-    return "\n".join([head, *lines])
-
-
-def _text(value: str) -> str:
-    return value.replace("|", "\\|")
+        lines.append([*cells, schema["description"].removesuffix(default_text(schema))])
+    return table(("field", "type", *(("default",) if defaults else ()), "meaning"), lines)
 
 
 def _type(schema: Schema) -> str:
     if "enum" in schema:
-        return " \\| ".join(f"`{value}`" for value in schema["enum"])
+        return " | ".join(f"`{value}`" for value in schema["enum"])
     if schema["type"] == "array":
         return f"list of {schema['items']['type']}, at most {schema['maxItems']}"
     if "additionalProperties" in schema:
@@ -193,6 +186,6 @@ def _rules(schema: Schema, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _conditions() -> str:
-    rows = [f"| `{name}` | {_text(meaning)} |" for name, meaning in conditions.MEANING.items()]
+    rows = ((f"`{name}`", meaning) for name, meaning in conditions.MEANING.items())
     note = f"`history` keeps the last {status.HISTORY} decisions; all of them are in the audit log."
-    return "## Conditions\n\n| type | true means |\n|---|---|\n" + "\n".join(rows) + "\n\n" + note
+    return "## Conditions\n\n" + table(("type", "true means"), rows) + "\n\n" + note
