@@ -157,7 +157,6 @@ class Comparison:
 
     def play(self, out: Path, contenders: Iterable[str], play: Callable[[str, Say], None]) -> None:
         """Play contenders one after the other by `play` (name, output), and report on all that have records."""
-        out.mkdir(parents=True, exist_ok=True)
         try:
             for name in dict.fromkeys(contenders):
                 play(name, lambda text: click.echo(f"• {text}"))

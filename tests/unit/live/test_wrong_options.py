@@ -105,6 +105,7 @@ OTHERS = [
     Wrong("demo --duration -5", 2, ("--duration", "-5 is not in the range")),
     Wrong("demo --out {blocked}", 2, ("--out", "good.yaml is a file", "name another place")),
     Wrong("demo report {folder}", 1, ("folder", "offered.csv")),
+    Wrong("demo kafka --report --out out", 1, ("has no records of a demo of Kafka", "leave --report out")),
     Wrong("demo tenants --report --out out", 1, ("has no records of a demo of tenants", "leave --report out")),
     Wrong("completion tcsh", 2, ("'tcsh' is not one of 'bash', 'zsh', 'fish'",)),
 ]
