@@ -157,7 +157,8 @@ def owns(target: str, uid: str, pod: Json) -> bool:
     if kind == "StatefulSet":
         # A LeaderWorkerSet has one StatefulSet of its name for the leaders and one for the workers of each.
         return re.fullmatch(rf"{re.escape(wanted)}(-\d+)?", name) is not None
-    return bool(owner) and kind not in NEVER_SCALED
+    # A controller of its own kind may make pods without naming itself; Kubernetes' own ones never do.
+    return kind not in NEVER_SCALED and (bool(owner) or not wanted_kind.endswith(".apps"))
 
 
 def start_seconds(body: Json) -> float | None:

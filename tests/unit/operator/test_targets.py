@@ -138,6 +138,7 @@ def test_a_pod_of_another_owner_with_the_same_labels_is_not_of_the_target(cache,
         ("leaderworkerset.x-k8s.io/v1/leaderworkersets/LeaderWorkerSet", "StatefulSet chat", {}),
         ("leaderworkerset.x-k8s.io/v1/leaderworkersets/LeaderWorkerSet", "StatefulSet chat-3", {}),
         ("example.com/v1/fleets/Fleet", "Group any", {}),
+        ("example.com/v1/fleets/Fleet", "", {}),
         ("example.com/v1/fleets/Fleet", "ReplicaSet own-5d4f", {"pod-template-hash": "5d4f"}),
     ],
 )
@@ -148,7 +149,7 @@ def test_a_pod_whose_controller_belongs_to_the_target_is_its(kind, owner, labels
     cache.put_deployment(
         {"metadata": {"namespace": "ns", "name": "own", "ownerReferences": [controlled("Fleet", "chat", uid="u")]}}
     )
-    assert cache.put_pod(pod("some", owner=controlled(*owner.split()), app="chat", **labels)) == key
+    assert cache.put_pod(pod("some", owner=controlled(*owner.split()) if owner else None, app="chat", **labels)) == key
 
 
 def test_cold_starts_and_pending_pods_are_those_of_the_selector(cache):
