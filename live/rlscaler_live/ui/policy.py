@@ -8,18 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from click import ClickException
+
+from rlscaler_core.api import InvalidPolicy, parse
 from rlscaler_live.ui import chart
 from rlscaler_live.ui.decisions import DecisionLog
 from rlscaler_live.ui.parts import Part, attempted, parts_of
 from rlscaler_live.ui.prometheus import Reach, Window
 from rlscaler_live.ui.what_if import Change, Side, played
+from rlscaler_operator.cli.checks import Check, CheckList
 from rlscaler_operator.cli.explain.status_page import status_page
-from rlscaler_operator.exceptions import MetricsError, RecordError
+from rlscaler_operator.cli.preflight.preflight import check_policy
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.exceptions import MetricsError, OperatorError, RecordError
 
 Body = Mapping[str, Any]
 
 MOST_PLAYED = 600
 """Newest decisions that are played again, five hours of them by default: each takes some 10 ms."""
+
+DOCTOR_SECONDS = 90.0
 
 PLAYS = 8
 """Results of plays that are kept."""
@@ -44,7 +52,7 @@ class PolicyData:
     def __init__(self, reach: Reach, log: DecisionLog | None) -> None:
         self._reach, self._log = reach, log
         self._plays: dict[tuple[str, Change | None], tuple[Any, list[Side]]] = {}
-        self._playing = asyncio.Lock()
+        self._playing, self._examining = asyncio.Lock(), asyncio.Lock()
 
     async def charts(self, body: Body, range_name: str, at: float | None) -> dict[str, Any]:
         """Return the tables of the charts, the times of the decisions, and notes on what is missing."""
@@ -109,6 +117,18 @@ class PolicyData:
             before=times[number - 1] if number else None,
             after=times[number + 1] if number + 1 < len(times) else None,
         )
+
+    async def doctor(self, kube: Kube, body: Body, prometheus_url: str | None) -> tuple[list[Check], str]:
+        """Return the checks of `rlscaler preflight` of a policy, and why there are no more of them."""
+        checks = CheckList("json")
+        try:
+            async with self._examining, asyncio.timeout(DOCTOR_SECONDS):
+                await check_policy(kube, dict(body), parse(body), checks, prometheus_url=prometheus_url)
+        except TimeoutError:
+            return checks.checks, f"it took more than {DOCTOR_SECONDS:g} s: what is above is what was found"
+        except (InvalidPolicy, OperatorError, ClickException) as error:
+            return checks.checks, str(error)
+        return checks.checks, ""
 
     async def play(self, body: Body, change: Change | None = None) -> list[Side]:
         """Play the load of the log under the HPA formula and, with a `change`, the policy. Raises RecordError."""

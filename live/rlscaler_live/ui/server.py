@@ -12,12 +12,14 @@ from typing import Any
 from urllib.parse import quote
 
 import click
+import yaml
 from aiohttp import web
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rlscaler_core.api import PLURAL
+from rlscaler_core.api.budget import BUDGET_PLURAL
 from rlscaler_live.ui.chart import RANGES
-from rlscaler_live.ui.commands import commands_of
+from rlscaler_live.ui.commands import commands_of, patch
 from rlscaler_live.ui.decisions import DecisionLog
 from rlscaler_live.ui.guard import LOOPBACK, TOKEN, door
 from rlscaler_live.ui.objects import Collection, Json
@@ -25,9 +27,11 @@ from rlscaler_live.ui.overview import SORTS, evidence_of, overview, row_of
 from rlscaler_live.ui.parts import attempted
 from rlscaler_live.ui.policy import PolicyData
 from rlscaler_live.ui.prometheus import Reach
+from rlscaler_live.ui.tables import budgets, consumers
+from rlscaler_live.ui.what_if import Change, sentence
 from rlscaler_operator.cli.pages import detail
 from rlscaler_operator.cluster.kube import Kube
-from rlscaler_operator.exceptions import OperatorError
+from rlscaler_operator.exceptions import OperatorError, RecordError
 
 HERE = Path(__file__).parent
 
@@ -84,6 +88,7 @@ class Page:
         self.kube, self._options = kube, options
         only, fallback = options.namespace, None if options.namespace else namespace
         self.policies = Collection(lambda: kube.api, PLURAL, only, fallback)
+        self.budgets = Collection(lambda: kube.api, BUDGET_PLURAL)
         log = DecisionLog(options.decision_logs, options.models) if options.decision_logs else None
         self._data = PolicyData(Reach(kube, options.prometheus_url), log)
         self._templates = Environment(
@@ -100,7 +105,11 @@ class Page:
         app.add_routes(
             [
                 web.get("/", self._overview),
+                web.get("/budgets", self._budgets),
+                web.get("/consumers", self._consumers),
                 web.get("/policies/{namespace}/{name}", self._policy),
+                web.get("/policies/{namespace}/{name}/what-if", self._what_if),
+                web.get("/policies/{namespace}/{name}/preflight", self._preflight),
                 web.get("/policies/{namespace}/{name}/decision", self._decision),
                 web.get("/policies/{namespace}/{name}/series.json", self._series),
                 web.get("/policies/{namespace}/{name}/hpa.json", self._hpa),
@@ -111,7 +120,7 @@ class Page:
 
     async def follow(self) -> None:
         """Follow the cluster until cancelled."""
-        await self.policies.follow()
+        await asyncio.gather(self.policies.follow(), self.budgets.follow())
 
     async def _overview(self, request: web.Request) -> web.Response:
         query = request.query
@@ -158,6 +167,37 @@ class Page:
         body = await self._found(request)
         return web.json_response(await self._data.charts(body, _range(request), _time(request)))
 
+    async def _what_if(self, request: web.Request) -> web.Response:
+        body, context = await self._found(request), dict[str, Any](trouble="", sides=[])
+        try:
+            change = Change.of(request.query)
+            if not change.spec():
+                raise ValueError("nothing is changed: fill in one of the fields")
+            sides = await self._data.play(body, change)
+            command = patch(body, change.spec(), self._options.context)
+            text = yaml.safe_dump(change.spec(), sort_keys=False)
+            context |= {"sides": sides, "sentence": sentence(sides), "yaml": text, "patch": command}
+        except (RecordError, ValueError) as error:
+            context["trouble"] = str(error)
+        return self._render("what_if.html", context)
+
+    async def _preflight(self, request: web.Request) -> web.Response:
+        body = await self._found(request)
+        checks, trouble = await self._data.doctor(self.kube, body, self._options.prometheus_url)
+        return self._render("preflight.html", {"checks": checks, "trouble": trouble})
+
+    async def _budgets(self, request: web.Request) -> web.Response:
+        await _listed(self.budgets)
+        nothing = "No RLScalingBudget is here: policies share no GPUs."
+        context = {"title": "Budgets", "tab": "/budgets", "nothing": nothing, "trouble": self.budgets.trouble}
+        return self._render("tables.html", {**context, "parts": budgets(self.budgets.objects.values())})
+
+    async def _consumers(self, request: web.Request) -> web.Response:
+        await _listed(self.policies)
+        nothing = "No policy scales the consumers of a stream (spec.signal.kafka)."
+        context = {"title": "Consumers", "tab": "/consumers", "nothing": nothing, "trouble": self.policies.trouble}
+        return self._render("tables.html", {**context, "parts": consumers(self.policies.objects.values())})
+
     async def _hpa(self, request: web.Request) -> web.Response:
         return web.json_response(await self._data.hpa(await self._found(request)))
 
@@ -172,7 +212,7 @@ class Page:
 
     def _render(self, template: str, context: Mapping[str, Any]) -> web.Response:
         where = self._options.context or self.kube.configuration.host
-        text = self._templates.get_template(template).render(where=where, **context)
+        text = self._templates.get_template(template).render({"where": where, "tab": "/", **context})
         return web.Response(text=text, content_type="text/html")
 
 

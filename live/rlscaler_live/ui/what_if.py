@@ -6,7 +6,7 @@ as for the evidence. All sides are judged by the changed objective and price.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,14 +35,39 @@ HPA = "HPA formula"
 Json = dict[str, Any]
 
 
+FIELDS: Mapping[str, tuple[str, type[float] | type[int], float, float]] = {
+    "latency_ms": ("spec.slo.latencyMilliseconds", int, 1, 3_600_000),
+    "gpu_price": ("spec.targets.gpu.costPerHour", float, 0.001, 1_000_000),
+    "min_gpu": ("spec.targets.gpu.minReplicas", int, 0, 10_000),
+    "min_cpu": ("spec.targets.cpu.minReplicas", int, 0, 10_000),
+}
+"""Fields of a form: the field of the policy, its type and bounds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """Settings to try; None leaves one as it is."""
 
-    latency_ms: float | None = None
+    latency_ms: int | None = None
     gpu_price: float | None = None
     min_gpu: int | None = None
     min_cpu: int | None = None
+
+    @classmethod
+    def of(cls, texts: Mapping[str, str]) -> Change:
+        """Return the change that a form asks for. Raises ValueError, which names the field and the remedy."""
+        values: dict[str, float | int] = {}
+        for name, (label, kind, low, high) in FIELDS.items():
+            if text := texts.get(name, "").strip():
+                try:
+                    value = kind(text)
+                except ValueError:
+                    value = kind(-1)
+                if not low <= value <= high:
+                    whole = "a whole number" if kind is int else "a number"
+                    raise ValueError(f"{label}: {text[:40]!r} is not {whole} from {low:g} to {high:g}")
+                values[name] = value
+        return cls(**values)  # type: ignore[arg-type]
 
     def decided(self, params: Params) -> Params:
         """Return the parameters that the changed policy decides by."""

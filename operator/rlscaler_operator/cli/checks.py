@@ -42,11 +42,11 @@ class CheckList:
     """Checks in their order. Each is printed when it is added; as JSON all of them are printed at the end."""
 
     def __init__(self, output: str) -> None:
-        self._checks: list[Check] = []
+        self.checks: list[Check] = []
         self._json = output == "json"
 
     def add(self, *checks: Check) -> None:
-        self._checks += checks
+        self.checks += checks
         for check in () if self._json else checks:
             click.echo(f"{click.style(f'{check.state:<4}', fg=COLORS[check.state])} {check.title}")
             if check.trouble:
@@ -54,11 +54,11 @@ class CheckList:
 
     def end(self, **facts: str) -> NoReturn:
         """Print the JSON object, which begins with `facts`, and exit: 1 where a check failed, else 0."""
-        failed = any(check.failed for check in self._checks)
+        failed = any(check.failed for check in self.checks)
         if self._json:
             rows = [
                 {"about": check.about, "state": check.state, "what": check.title, "trouble": check.trouble or None}
-                for check in self._checks
+                for check in self.checks
             ]
             click.echo(json.dumps({**facts, "ok": not failed, "checks": rows}, indent=2))
         sys.exit(1 if failed else 0)

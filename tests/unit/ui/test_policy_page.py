@@ -174,3 +174,37 @@ def test_evidence_so_far(policy):
     assert evidence_of(policy()) == ("6 of 7 days", "cost -14 %")
     regret = {"costPercent": {"mean": -14.0}, "latePoints": {"mean": -0.1, "low": -0.3, "high": 0.1}}
     assert evidence_of(policy(promotion={"days": 9, "regret": regret})) == ("9 days", "cost -14 %, lateness equal")
+
+
+async def test_what_if_shows_the_difference_and_the_yaml_to_copy(policy, log):
+    async with served(Cluster([policy()]), decision_logs=(log,)) as page:
+        text = await page.get(f"{HERE}/what-if?latency_ms=300&min_gpu=5")
+        assert "Changed, the policy would have cost +" in text
+        assert "minReplicas: 5" in text
+        assert "latencyMilliseconds&#34;:300" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "trouble"),
+    [
+        ("", "nothing is changed"),
+        ("latency_ms=nan", "spec.slo.latencyMilliseconds"),
+        ("gpu_price=nan", "spec.targets.gpu.costPerHour"),
+        ("gpu_price=-1", "from 0.001"),
+        ("min_gpu=1.5", "a whole number"),
+        ("min_gpu=<script>", "&lt;script&gt;"),
+        ("min_gpu=3", "--decision-log"),
+    ],
+)
+async def test_a_change_that_cannot_be_played_names_its_field(policy, query, trouble):
+    async with served(Cluster([policy()])) as page:
+        assert trouble in await page.get(f"{HERE}/what-if?{query}")
+
+
+async def test_the_doctor_runs_preflight_and_says_what_it_may_not_read(policy):
+    async with served(Cluster([policy()])) as page:
+        text = await page.get(f"{HERE}/preflight")
+        assert "CustomResourceDefinition" in text or "rlscalingpolicies" in text
+        assert "Traceback" not in text
+    async with served(Cluster([policy() | {"spec": {"mode": 7}}])) as page:
+        assert "spec.targets" in await page.get(f"{HERE}/preflight")

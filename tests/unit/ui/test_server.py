@@ -14,6 +14,7 @@ from tests.harness.page import TOKEN, Cluster, served
 from tests.unit.ui.test_overview import BROKEN
 
 ALL = "/apis/rlscaler.io/v1alpha1/rlscalingpolicies"
+BUDGETS = "/apis/rlscaler.io/v1alpha1/rlscalingbudgets"
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 
 
@@ -26,7 +27,7 @@ async def test_policies_are_listed_once_and_watched(policy):
         for name in ("new", "chat"):
             page.cluster.put(policy(name), "DELETED")
         await page.until("/", "No RLScalingPolicy")
-        assert page.cluster.requests == {ALL: 1, "watch": 1}
+        assert page.cluster.requests == {ALL: 1, BUDGETS: 1, "watch": 2}
 
 
 async def test_an_unchanged_table_is_not_sent_again(policy):
@@ -83,6 +84,32 @@ def test_commands_are_one_argument_each_and_fit_the_state(policy):
     assert json.loads(shlex.split(commands_of(body, None)[1].text)[9]) == {
         "metadata": {"annotations": {"rlscaler.io/paused-scale-down": None}}
     }
+
+
+async def test_budgets_and_consumers_are_tables(policy):
+    member = {
+        "namespace": "ns",
+        "policy": "chat",
+        "granted": 3,
+        "asked": 5,
+        "borrowed": 1,
+        "running": 2,
+        "reason": HOSTILE,
+    }
+    budget = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingBudget", "metadata": {"name": "pool"}}
+    budget["status"] = {"summary": "nvidia.com/gpu 14/16", "fairness": 0.97, "members": [member] * 250}
+    reader = policy("reader")
+    reader["spec"]["signal"] = {"kafka": {"topics": ["orders", HOSTILE], "group": "billing"}}
+    async with served(Cluster([policy(), budget, reader])) as page:
+        text = await page.get("/budgets")
+        assert "nvidia.com/gpu 14/16" in text
+        assert "the first 200 of 250" in text
+        assert "<img" not in text + (streams := await page.get("/consumers"))
+        assert "billing" in streams
+        assert "ns/chat" not in streams
+    async with served(Cluster()) as page:
+        assert "No RLScalingBudget" in await page.get("/budgets")
+        assert "No policy scales the consumers" in await page.get("/consumers")
 
 
 async def test_without_the_right_to_list_all_namespaces_that_of_the_context_is_shown(policy):

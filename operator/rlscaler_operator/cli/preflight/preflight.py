@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -59,6 +61,7 @@ def preflight(
         raise click.UsageError(f"--operator {operator}: name it as NAMESPACE/SERVICEACCOUNT, such as {OPERATOR}")
     declared = parsed.metadata.namespace
     checks = CheckList(output)
+    options = {"lease_name": lease_name, "scrape_interval_seconds": scrape_interval}
 
     async def work(policies: Policies) -> None:
         namespace = policies.namespace
@@ -66,17 +69,8 @@ def preflight(
             text = f"{policy}: metadata.namespace is {declared} and -n {namespace}: name one of them"
             raise click.UsageError(text)
         parsed.metadata.namespace = namespace
-        options = {
-            "kubeconfig": policies.settings.kubeconfig,
-            "namespaces": (namespace,),
-            "lease_namespace": operator.split("/")[0],
-            "lease_name": lease_name,
-            "scrape_interval_seconds": scrape_interval,
-            "prometheus_url": prometheus_url,
-        }
-        with settings_errors():
-            settings = _settings(**{name: value for name, value in options.items() if value is not None})
-        await _check(policies.kube, settings, _as_new(body, namespace), parsed, operator, prometheus_url, checks)
+        own = {**options, "kubeconfig": policies.settings.kubeconfig}
+        await check_policy(policies.kube, body, parsed, checks, operator, prometheus_url, own)
 
     within(replace(target, namespace=target.namespace or declared or None), work, read_only=True)
     checks.end(policy=parsed.metadata.name)
@@ -98,15 +92,21 @@ def _as_new(body: dict[str, Any], namespace: str) -> dict[str, Any]:
     return {**body, "metadata": metadata, "spec": spec}
 
 
-async def _check(
+async def check_policy(
     kube: Kube,
-    settings: Settings,
     body: dict[str, Any],
     parsed: RLScalingPolicy,
-    operator: str,
-    prometheus_url: str | None,
     checks: CheckList,
+    operator: str = OPERATOR,
+    prometheus_url: str | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
+    """Add every check of a policy in the namespace of `parsed`. Nothing is changed.
+
+    :param operator: the operator's ServiceAccount, NAMESPACE/NAME.
+    :param prometheus_url: Prometheus as it is reached from here; None: the one that the policy names.
+    :param options: further `Settings` of the operator; None leaves one at its default.
+    """
     from rlscaler_operator.cli.preflight.look import close, look
     from rlscaler_operator.cli.preflight.rights import check_accepted, check_operator
     from rlscaler_operator.cli.preflight.room import check_room
@@ -115,11 +115,22 @@ async def _check(
     from rlscaler_operator.cli.preflight.targets import check_targets
     from rlscaler_operator.cli.verify import definition
 
+    namespace = parsed.metadata.namespace
+    lease_namespace = operator.split("/")[0]
+    chosen = {
+        **options,
+        "namespaces": (namespace,),
+        "lease_namespace": lease_namespace,
+        "prometheus_url": prometheus_url,
+    }
+    with settings_errors():
+        settings = _settings(**{name: value for name, value in chosen.items() if value is not None})
+    body = _as_new(body, namespace)
     served = await definition(kube)
     checks.add(served)
     if served.failed:
         return
-    checks.add(await check_accepted(kube, body, parsed.metadata.namespace))
+    checks.add(await check_accepted(kube, body, namespace))
     checks.add(*await check_operator(kube, settings, operator, parsed))
     checks.add(*await check_sizes(kube, operator, parsed))
     seen = await look(kube, settings, body, prometheus_url)
