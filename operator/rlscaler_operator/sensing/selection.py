@@ -89,8 +89,8 @@ class Pods(NamedTuple):
 
     def plain(self, metric: str) -> str:
         """Return the sum of a metric of each pod."""
-        names = (self._by(name, self.labels.once, ("pod",), fold="sum") for name in alternatives(metric))
-        return " or ".join(f"sum by (namespace, pod) ({union})" for union in names)
+        unions = " or ".join(self._by(name, self.labels.once, ("pod",), fold="sum") for name in alternatives(metric))
+        return f"sum by (namespace, pod) ({unions})"
 
     def total(self, metric: str, vector: Vector, fold: str, keep: tuple[str, ...] = ()) -> str:
         """Return a vector by namespace, Deployment and `keep`."""
