@@ -27,6 +27,7 @@ DEFAULTS: dict[str, Any] = {
     "extras": False,
     "duration_seconds": 300,
     "level": "live",
+    "world": "exact",
 }
 """Everything takes as long as it says: one pattern, one episode of five minutes for each contender."""
 

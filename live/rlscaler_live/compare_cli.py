@@ -38,6 +38,11 @@ _OPTIONS = (
         help="Simulate every request, or the fluid that training uses. [default: request]",
     ),
     click.option(
+        "--world",
+        type=click.Choice(["uncertain", "exact"]),
+        help="Capacity wrong and drifting, starts priced, scrapes of 15 s; or all as declared. [default: uncertain]",
+    ),
+    click.option(
         "--traces", type=click.Path(path_type=Path), help="Folder of the full traces. [default: samples that ship]"
     ),
     click.option(

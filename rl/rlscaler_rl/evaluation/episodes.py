@@ -20,6 +20,7 @@ from rlscaler_rl.results.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
 from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
 from rlscaler_rl.workloads.library import splits
+from rlscaler_rl.workloads.uncertain import uncertain
 
 NOTES = {
     "varied": "the four patterns in turn, scale, phase and period drawn per episode",
@@ -72,7 +73,7 @@ def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, sha
     limits = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     service = {name: value for name, value in limits.items() if (value, value) != NOMINAL[name]}
     try:
-        return episodes(
+        rows = episodes(
             _own(workload) if is_file(workload) else workload,
             Part.TEST,
             runs=settings.runs,
@@ -86,6 +87,7 @@ def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, sha
             fold=fold,
             **({} if workload == "envelope" else service),
         )
+        return uncertain(rows) if settings.world == "uncertain" else rows
     except WorkloadError as error:
         raise EvaluationError(f"workload {workload}: {error}") from error
 

@@ -67,6 +67,10 @@ class EvaluationSettings(BaseModel):
     seed: int = Field(0, ge=0)
     interval_seconds: int = Field(30, ge=SENSE_SECONDS, le=300, multiple_of=SENSE_SECONDS)
     duration_seconds: int = Field(600, ge=60, le=86_400, multiple_of=SENSE_SECONDS)
+    world: Literal["uncertain", "exact"] = "uncertain"
+    """uncertain: the declared capacity is wrong by -40 to +20 % and drifts, starts cost, Prometheus scrapes every 15 s;
+    exact: as declared. A live cluster is what it is."""
+
     min_replicas: int = Field(1, ge=0)
     max_replicas: int = Field(10, ge=1)
     low_rps: float = Field(10.0, gt=0)

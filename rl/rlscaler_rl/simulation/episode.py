@@ -18,7 +18,7 @@ from rlscaler_rl.simulation.batch import SENSE_SECONDS, Batch, Past
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS, ClusterState
 from rlscaler_rl.simulation.ledger import Ledger
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios
+from rlscaler_rl.simulation.scenario import ScenarioError, Scenarios, as_measured_for
 
 Float = NDArray[np.float64]
 
@@ -156,7 +156,9 @@ def run(
     is_actor = hasattr(controller, "probabilities")
     spec = spec_of(controller)
     contract = controller.manifest.contract if is_actor else None
-    batch = Batch(paced(scenarios, spec), contract, level=level, past=past if is_actor else None)
+    batch = Batch(
+        paced(as_measured_for(controller, scenarios), spec), contract, level=level, past=past if is_actor else None
+    )
     batch.params = with_spec(batch.params, spec)
     counts = _Counts(batch)
     record = _Timeline(batch, timeline) if timeline else None

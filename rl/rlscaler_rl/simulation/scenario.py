@@ -7,7 +7,7 @@ is the one of the demo; `simulation.randomisation` draws others around it for tr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,7 @@ class Scenarios(Rows):
     router: Int  # (N,) index into cluster.ROUTERS
     routing: Float  # (N,) further factor on the probability of waiting at the fluid level
     scrape: Float  # (N,) seconds; see cluster.Sensors for this and the following
+    own_scrape: Float  # (N,) seconds between two samples of metrics-server or of Knative itself; NaN: as `scrape`
     phase: Float  # (N,)
     delay: Float  # (N,)
     window: Float  # (N,)
@@ -231,6 +232,17 @@ def start_seconds(cold_start: Float) -> Float:
     return DRAIN_SECONDS + PULLS * cold_start
 
 
+def as_measured_for(controller: Any, scenarios: Scenarios) -> Scenarios:
+    """Return the scenarios with the sensors that a controller reads: its own where it does not wait for Prometheus."""
+    own = np.isfinite(scenarios.own_scrape)
+    if not (getattr(controller, "own_metrics", False) and own.any()):
+        return scenarios
+    scrape = np.where(own, scenarios.own_scrape, scenarios.scrape)
+    window = np.where(own, np.maximum(SHORTEST_WINDOW_SECONDS, SCRAPES_PER_WINDOW * scrape), scenarios.window)
+    counted = np.where(own, arrival_window(scrape), scenarios.arrival_window)
+    return replace(scenarios, scrape=scrape, window=window, arrival_window=counted)
+
+
 NOMINAL: dict[str, Any] = {
     "initial": (1, 1),
     "present": (True, True),
@@ -255,6 +267,7 @@ NOMINAL: dict[str, Any] = {
     "router": LEAST_LOADED,
     "routing": 1.0,
     "scrape": 2.0,
+    "own_scrape": np.nan,
     "phase": 0.0,
     "delay": 1.0,
     "window": 10.0,

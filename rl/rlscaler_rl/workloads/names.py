@@ -40,4 +40,11 @@ EXTRAS = ("flat", "one_pool", "envelope")
 """Loads that do not change, a fifth of them none; services with only one of the two pools; services drawn from all
 that training draws from."""
 
+ERRORS, DRIFT = (-0.4, -0.2, -0.1, 0.0, 0.2), 0.2
+"""True capacity of a replica over the declared one, minus 1, in the uncertain world, and the relative amplitude by
+which it swings within a day in half of the rows."""
+
+SCRAPE_SECONDS = 15
+"""Seconds between two scrapes there."""
+
 NAMES = (*PATTERNS, *TRACES, *VARIED, MIXED, *EXTRAS)

@@ -16,6 +16,7 @@ from rlscaler_rl.evaluation.days.play import played, prepared
 from rlscaler_rl.evaluation.days.service_load import from_library, stretch
 from rlscaler_rl.evaluation.days.setting import EXACT, UNCERTAIN, Setting
 from rlscaler_rl.evaluation.days.world import prepared_in
+from rlscaler_rl.simulation.scenario import as_measured_for
 from tests.unit.days.made_up import day_table, load
 
 SHORT = 900
@@ -60,7 +61,7 @@ def test_the_declared_number_says_nothing_of_the_error_and_the_past_is_the_same(
 
 @pytest.mark.parametrize(("autoscaler", "scrape"), [(Hpa, 2), (Kpa, 2), (KedaRequestRate, 15)])
 def test_hpa_and_knative_do_not_wait_for_prometheus(uncertain, autoscaler, scrape):
-    assert (uncertain.as_measured_for(autoscaler()).scrape == scrape).all()
+    assert (as_measured_for(autoscaler(), uncertain.scenarios).scrape == scrape).all()
 
 
 def test_a_recorded_hour_is_one_stretch_of_its_own_seconds_at_both_scrapes():

@@ -24,7 +24,7 @@ from rlscaler_rl.evaluation.processes import side_by_side
 from rlscaler_rl.simulation.batch import Past
 from rlscaler_rl.simulation.episode import Result, Run, run
 from rlscaler_rl.simulation.levels import LevelName
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, from_rate, scraped_every
+from rlscaler_rl.simulation.scenario import Scenarios, from_rate
 
 INTERVAL_SECONDS = float(Spec.model_fields["interval_seconds"].default)
 """Default time between two actions, that of a policy without `intervalSeconds`."""
@@ -50,10 +50,6 @@ class Days:
     settings: tuple[Setting, ...] = ()
     """Setting of each day, (N,); empty where all are of the nominal service."""
 
-    own_metrics: bool = False
-    """Whether HPA and Knative read metrics as fresh as at the nominal scrape, of metrics-server and of their own, and
-    only the others Prometheus's."""
-
     def by_load(self) -> dict[str, NDArray[np.intp]]:
         """Return the rows of the days of each load."""
         return {load: np.flatnonzero(np.array(self.loads) == load) for load in dict.fromkeys(self.loads)}
@@ -70,14 +66,7 @@ class Days:
         names, numbers = tuple(self.loads[i] for i in rows), tuple(self.numbers[i] for i in rows)
         settings = tuple(self.settings[i] for i in rows) if self.settings else ()
         past = _rows_of(self.past, rows)
-        return Days(self.scenarios.take(rows), past, names, numbers, settings, self.own_metrics)
-
-    def as_measured_for(self, controller: Any) -> Scenarios:
-        """Return the scenarios with the sensors that this controller reads."""
-        if not (self.own_metrics and getattr(controller, "own_metrics", False)):
-            return self.scenarios
-        fresh = scraped_every(NOMINAL["scrape"])
-        return replace(self.scenarios, **{name: np.full(len(self.loads), value) for name, value in fresh.items()})
+        return Days(self.scenarios.take(rows), past, names, numbers, settings)
 
 
 def prepared(
@@ -108,7 +97,7 @@ def played(
     """Play all days with the controller that `make` returns for their rates (N, T), and check the counters."""
     past = _rows_of(days.past, np.arange(len(days.loads)))
     controller = make(days.scenarios.rate.astype(np.float64))
-    return run(days.as_measured_for(controller), controller, seed, past=past, level=level, timeline=timeline)
+    return run(days.scenarios, controller, seed, past=past, level=level, timeline=timeline)
 
 
 class Figures(NamedTuple):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlscaler_rl.results.document import Document
+from rlscaler_rl.workloads.names import DRIFT, ERRORS, SCRAPE_SECONDS
 
 Pools = Literal["both", "gpu"]
 POOLS: tuple[Pools, ...] = ("both", "gpu")
@@ -62,5 +63,5 @@ class World:
 
 
 EXACT = World()
-UNCERTAIN = World(errors=(-0.4, -0.2, -0.1, 0.0, 0.2), drift=0.2, pools=POOLS, scrapes=(15, 2), exact=False)
+UNCERTAIN = World(errors=ERRORS, drift=DRIFT, pools=POOLS, scrapes=(SCRAPE_SECONDS, 2), exact=False)
 WORLDS = {"uncertain": UNCERTAIN, "exact": EXACT}

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_core.decision.types import Float
-from rlscaler_rl.baselines.contender import cheapest_mix
-from rlscaler_rl.evaluation.days.play import INITIAL_UTILIZATION, Days, prepared
+from rlscaler_rl.evaluation.days.play import Days, prepared
 from rlscaler_rl.evaluation.days.service_load import ServiceLoad
 from rlscaler_rl.evaluation.days.setting import Setting, World
-from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios, scraped_every, start_seconds
+from rlscaler_rl.simulation.scenario import NOMINAL, scraped_every, start_seconds
+from rlscaler_rl.workloads.uncertain import with_capacity
 
 ROOM = 2
 """Most replicas in the uncertain world over those of the nominal service: at -40 % busy hours need as many again."""
@@ -34,7 +33,8 @@ def prepared_in(world: World, chosen: Sequence[tuple[ServiceLoad, int]], **servi
     own = [settings[row] for row in distinct]
     days = prepared([rows[row][0] for row in distinct], **{**_columns(own), **service})
     days = days.take(np.array([distinct.index(first[key]) for key in keys]))
-    return replace(days, scenarios=_uncertain(world, days.scenarios, settings), settings=settings, own_metrics=True)
+    errors, drift = (np.array([getattr(setting, name) for setting in settings]) for name in ("error", "drift"))
+    return replace(days, scenarios=with_capacity(days.scenarios, errors, drift, world.fall), settings=settings)
 
 
 def _columns(settings: Sequence[Setting]) -> dict[str, Any]:
@@ -49,24 +49,6 @@ def _columns(settings: Sequence[Setting]) -> dict[str, Any]:
         "max_replicas": np.stack([np.full(len(both), most[0]), most[1] * both], axis=1),
         "schedulable": 2 * most,
         "start_seconds": start_seconds(cold),
+        "own_scrape": NOMINAL["scrape"],
         **{name: np.array([columns[name] for columns in scraped]) for name in scraped[0]},
     }
-
-
-def _uncertain(world: World, scenarios: Scenarios, settings: Sequence[Setting]) -> Scenarios:
-    """Return the scenarios with the true capacity of their settings, and the replicas that the load before needs."""
-    n = len(settings)
-
-    def pairs(values: Sequence[float]) -> Float:
-        return np.repeat(np.array(values, np.float64)[:, None], 2, axis=1)
-
-    moved = replace(
-        scenarios,
-        rps=scenarios.believed_rps * pairs([1 + setting.error for setting in settings]),
-        drift=pairs([setting.drift for setting in settings]),
-        fall=pairs([world.fall] * n),
-    )
-    params = moved.params()
-    params.requests_per_second[:] = moved.true_rps(np.arange(n), np.zeros(n, np.int64))
-    moved.initial[...] = cheapest_mix(params, moved.past_rate / INITIAL_UTILIZATION)
-    return moved

@@ -14,10 +14,12 @@ from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
 from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result
-from rlscaler_rl.simulation.scenario import Scenarios, build
+from rlscaler_rl.simulation.scenario import Scenarios, build, start_seconds
 from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.simulation.tables import CVS
 from rlscaler_rl.workloads import PATTERNS, Part, TraceLoads, episodes
+from rlscaler_rl.workloads.names import DRIFT, ERRORS
+from rlscaler_rl.workloads.uncertain import uncertain
 
 DRAWS = 8
 """The most times that a block is played, each with other arrivals and cold starts."""
@@ -29,8 +31,7 @@ NOMINAL_OBJECTIVE = 99.0
 """% of the requests in time at which lateness has the general weight."""
 
 ERROR = 0.1
-"""Relative error of SLO, prices and mean cold starts around the policy's, and of a replica's true rate around the
-configured one."""
+"""Relative error of SLO, prices and mean cold starts around the policy's."""
 
 
 def part_episodes(service: Service, history: History, part: Part, wanted: int, seed: int) -> tuple[Scenarios, int]:
@@ -48,7 +49,8 @@ def part_episodes(service: Service, history: History, part: Part, wanted: int, s
         high=history.recording.reference,
         **service.columns(),
     )
-    return service.bind(rows), runs
+    # Its scrapes are the service's own, and its capacity is as uncertain as any declared number.
+    return service.bind(uncertain(rows, scrape=None)), runs
 
 
 def replayed(rows: Scenarios, runs: int) -> tuple[int, ...]:
@@ -159,8 +161,10 @@ class ServiceSource:
             "min_replicas": np.minimum(least, known["max_replicas"]),
             "slo_ms": known["slo_ms"] * (1 + rng.uniform(-ERROR, ERROR, n)),
             "price_ratio": known["price_ratio"] * (1 + rng.uniform(-ERROR, ERROR, n)),
-            "rps": believed * (1 + rng.uniform(-ERROR, ERROR, (n, 2))),
+            "rps": believed * (1 + rng.uniform(min(ERRORS), max(ERRORS), (n, 2))),
             "believed_rps": believed,
+            "drift": DRIFT * (rng.random((n, 1)) < 0.5),
+            "start_seconds": start_seconds((known["cold_start_low"] + known["cold_start_high"]) / 2 * cold),
             "cold_start_low": known["cold_start_low"] * cold,
             "cold_start_high": known["cold_start_high"] * cold,
             "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),
