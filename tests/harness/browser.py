@@ -82,6 +82,14 @@ class Browser:
                     return
                 await asyncio.sleep(0.05)
 
+    async def press(self, key: str) -> None:
+        """Press a key that has a name, such as Tab or Enter."""
+        code, text = {"Tab": 9, "Enter": 13, "ArrowRight": 39}[key], "\r" if key == "Enter" else ""
+        for kind in ("keyDown", "keyUp"):
+            await self.send(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, text=text
+            )
+
     async def click(self, x: float, y: float) -> None:
         """Click at a point of the window."""
         for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
