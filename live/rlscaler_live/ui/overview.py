@@ -51,6 +51,18 @@ class Comparison:
     when: str
     beside: str
 
+    @property
+    def cost(self) -> str:
+        """Cost in words, such as `14 % saved`."""
+        return f"{abs(self.saved_percent):.0f} % {'dearer' if round(self.saved_percent) < 0 else 'saved'}"
+
+    @property
+    def hours(self) -> str:
+        """The same in hours of one GPU replica; empty where the policy has no GPU pool."""
+        if self.saved_hours is None:
+            return ""
+        return f"{abs(self.saved_hours):.1f} GPU-hours{' more' if round(self.saved_hours, 1) < 0 else ''}"
+
 
 @dataclass(frozen=True, slots=True)
 class Row:

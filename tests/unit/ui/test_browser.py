@@ -1,6 +1,6 @@
 """The page in headless Chromium: layout at two sizes and in two schemes, clicks, keys, hostile texts, accessibility.
 
-With RLSCALER_PICTURES=FOLDER the pictures of docs/ui.md are written there.
+With RLSCALER_PICTURES=docs/images the pictures of docs/operations/ui.md are taken again.
 """
 
 import base64
@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import tarfile
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests.harness.browser import CHROMIUM, MISSING, NARROW, WIDE, browser
 from tests.harness.page import TOKEN, Cluster, served
+from tests.unit.ui.conftest import condition
 from tests.unit.ui.test_overview import BROKEN
 from tests.unit.ui.test_server import HOSTILE
 
@@ -105,14 +107,7 @@ async def test_screens_fit_both_sizes_and_schemes_without_a_serious_finding(bodi
                     assert await tab.run(OVERFLOW) <= 0, place
                     await tab.run(axe + "; 0")
                     assert await tab.run(SERIOUS) == [], place
-                    if folder := os.environ.get("RLSCALER_PICTURES"):
-                        picture(Path(folder), f"ui-{name}-{size[0]}-{scheme}.png", await tab.picture())
         assert tab.problems == []
-
-
-def picture(folder, name, data):
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / name).write_bytes(data)
 
 
 async def test_a_chart_is_used_by_mouse_and_by_keys_and_its_address_shows_the_same(policy, log):
@@ -177,3 +172,42 @@ async def test_a_thousand_policies_have_pages_and_change_by_themselves(policy):
         cluster.put(policy("p0500", **BROKEN["blind"][0]))
         await tab.until("document.querySelector('.summary').textContent.includes('2 need attention')")
         assert cluster.requests["watch"] == 2, "one watch of policies and one of budgets"
+
+
+@pytest.mark.skipif("RLSCALER_PICTURES" not in os.environ, reason="takes the pictures of the documentation")
+async def test_pictures_of_the_documentation(policy, log):
+    folder = Path(os.environ["RLSCALER_PICTURES"])
+    today = datetime.now(UTC).date().isoformat()
+
+    def body(name, cost, late, **changes):
+        made = policy(name, namespace="workloads", **changes)
+        day = made["status"]["promotion"]["evidence"][0]
+        day |= {"date": today, "cost": cost, "late": late}
+        return made
+
+    absent = condition("Ready", "False", "SeriesAbsent", "no series counts the arrivals of speech: see docs/metrics.md")
+    paused = condition("Paused", "True", "PausedByAnnotation", "rlscaler.io/paused: replicas stay as they are")
+    ready = condition("Ready", "True", "Ready")
+    shadow = body("search", 44.0, 9.0)
+    shadow["spec"]["mode"], shadow["status"]["promotion"]["against"] = "Shadow", "Running"
+    shadow["status"]["conditions"] = [ready, condition("Active", "False", "Shadow")]
+    chat = body("chat", 43.0, 4.0)
+    chat["metadata"]["namespace"] = "ns"  # as in the log
+    bodies = [
+        chat,
+        shadow,
+        body("captions", 55.0, 2.0, conditions=[ready, paused]),
+        body("speech", 50.0, 9.0, conditions=[absent]),
+    ]
+    async with served(Cluster(bodies), decision_logs=(log,), context="production") as page, browser() as tab:
+        for name, path, size, scheme in (
+            ("ui-policies", "/", (1100, 560), "light"),
+            ("ui-policy", "/policies/ns/chat?range=1h", (1100, 1000), "dark"),
+        ):
+            await tab.look(size, scheme)
+            await tab.open(address(page, path))
+            if name == "ui-policy":
+                await tab.until(DRAWN)
+                await tab.click(*await tab.run(CHART.replace("SHARE", "0.5")))
+                await tab.until("document.getElementById('decision').textContent.includes('Decided again')")
+            (folder / f"{name}.png").write_bytes(await tab.picture(whole=False))

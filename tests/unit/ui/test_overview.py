@@ -48,9 +48,19 @@ def test_replicas_and_the_comparison_with_the_other_autoscaler(policy):
     row = row_of(policy(), NOW)
     assert row.replicas == {"gpu": "2 → 4"}
     assert row.comparison.saved_percent == pytest.approx(20)
+    assert (row.comparison.cost, row.comparison.hours) == ("20 % saved", "4.0 GPU-hours")
     assert row.comparison.saved_hours == pytest.approx(4), "10 saved at 2.5 an hour"
     assert (row.comparison.late_percent, row.comparison.other_late_percent) == (pytest.approx(0.4), pytest.approx(0.9))
     assert (row.comparison.when, row.comparison.beside) == ("today", "the HPA formula")
+
+
+def test_a_policy_that_costs_more_is_dearer(policy):
+    body = policy()
+    body["status"]["promotion"]["evidence"][0]["cost"] = 55.0
+    assert (row_of(body, NOW).comparison.cost, row_of(body, NOW).comparison.hours) == (
+        "10 % dearer",
+        "2.0 GPU-hours more",
+    )
 
 
 def test_nothing_is_compared_before_there_is_evidence_and_no_request_is_late_while_none_arrives(policy):

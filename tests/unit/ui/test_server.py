@@ -1,5 +1,6 @@
 """The server of the page: what it shows, who may ask, and how often it asks the API server."""
 
+import asyncio
 import hashlib
 import json
 import shlex
@@ -10,6 +11,8 @@ import pytest
 
 from rlscaler_live.ui import server
 from rlscaler_live.ui.commands import commands_of
+from rlscaler_live.ui.server import Options
+from rlscaler_operator.exceptions import OperatorError
 from tests.harness.page import TOKEN, Cluster, served
 from tests.unit.ui.test_overview import BROKEN
 
@@ -170,6 +173,24 @@ async def test_every_answer_forbids_scripts_of_its_own(path):
         assert "default-src 'none'" in policy
         assert "unsafe" not in policy
         assert (await page.session.post(page.url + path)).status in (404, 405)
+
+
+async def test_the_command_prints_an_address_that_opens_the_page(policy, capsys):
+    async with served(Cluster([policy()])) as page:
+        serving = asyncio.create_task(server.serve(page.page.kube, "ns", Options()))
+        async with asyncio.timeout(10):
+            while not (printed := capsys.readouterr().out):
+                assert not serving.done()
+                await asyncio.sleep(0.01)
+        address = printed.splitlines()[0]
+        assert address.startswith("http://127.0.0.1:")
+        async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as visitor:
+            assert "/policies/ns/chat" in await (await visitor.get(address)).text()
+        serving.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serving
+        with pytest.raises(OperatorError, match="another with --port"):
+            await server.serve(page.page.kube, "ns", Options(port=int(page.port)))
 
 
 def test_vendored_files_are_those_of_their_packages():
