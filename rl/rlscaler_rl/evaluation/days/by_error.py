@@ -204,6 +204,8 @@ def draw(result: ByError, path: Path) -> None:
             axes.set_title(f"{PANELS[name]}, scrape {result.scrape} s")
             axes.set_xlabel("true capacity of a replica over the declared one, minus 1, %")
             axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_formatter("{x:g}")
         panels[0].set_ylabel("J")
         panels[0].legend()
         figures.save(picture, path)
