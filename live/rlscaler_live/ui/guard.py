@@ -7,10 +7,13 @@ browser (Fetch metadata), nor names that are pointed at 127.0.0.1 later (Host) m
 from __future__ import annotations
 
 import hmac
+import logging
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+
+log = logging.getLogger("rlscaler.ui")
 
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost", "[::1]")
@@ -42,6 +45,9 @@ def door(token: str) -> Middleware:
         except web.HTTPException as refused:
             refused.headers.update(HEADERS)
             raise
+        except Exception as error:
+            log.exception("%s cannot be shown", request.path)
+            response = web.Response(status=500, text=f"this cannot be shown ({type(error).__name__}: {error})")
         response.headers.update(HEADERS)
         return response
 

@@ -147,6 +147,14 @@ async def test_a_policy_is_reached_by_keys_alone_and_a_command_is_copied(policy)
         assert "kubectl patch rlsp chat -n ns" in await tab.run("document.getElementById('c1').textContent")
 
 
+async def test_a_page_whose_command_has_ended_does_not_look_like_new(policy):
+    async with browser() as tab:
+        async with served(Cluster([policy()])) as page:
+            await tab.open(address(page, "/"))
+            assert await tab.run("document.getElementById('lost').hidden")
+        await tab.until("document.getElementById('lost').textContent.includes('has ended')")
+
+
 async def test_texts_of_strangers_run_nothing(policy):
     wrong = {"type": "Ready", "status": "False", "reason": HOSTILE, "message": HOSTILE}
     body = policy(conditions=[wrong], lastDecision=None, history=[])

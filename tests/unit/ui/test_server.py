@@ -175,6 +175,16 @@ async def test_every_answer_forbids_scripts_of_its_own(path):
         assert (await page.session.post(page.url + path)).status in (404, 405)
 
 
+async def test_a_page_that_fails_says_so_under_the_same_headers(policy):
+    body = policy()
+    body["spec"]["signal"] = {"kafka": "orders"}
+    async with served(Cluster([body])) as page:
+        answer = await page.session.get(page.url + "/consumers")
+        assert answer.status == 500
+        assert "this cannot be shown (AttributeError" in await answer.text()
+        assert "Content-Security-Policy" in answer.headers
+
+
 async def test_the_command_prints_an_address_that_opens_the_page(policy, capsys):
     async with served(Cluster([policy()])) as page:
         serving = asyncio.create_task(server.serve(page.page.kube, "ns", Options()))

@@ -14,3 +14,10 @@ document.addEventListener("click", async (event) => {
     told.textContent = "The browser does not let this page copy: the command is selected.";
   }
 });
+
+// A part that cannot be read again says so, in place of an old one that looks like new.
+const lost = document.getElementById("lost");
+const tell = (text) => { lost.textContent = text; lost.hidden = !text; };
+document.addEventListener("htmx:sendError", () => tell("rlscaler ui has ended: what is shown is out of date."));
+document.addEventListener("htmx:responseError", (event) => tell(event.detail.xhr.responseText.slice(0, 500)));
+document.addEventListener("htmx:afterOnLoad", () => tell(""));
