@@ -155,6 +155,16 @@ async def test_a_page_whose_command_has_ended_does_not_look_like_new(policy):
         await tab.until("document.getElementById('lost').textContent.includes('has ended')")
 
 
+async def test_the_state_of_an_open_policy_follows_the_cluster(policy):
+    cluster = Cluster([policy()])
+    async with served(cluster) as page, browser() as tab:
+        await tab.open(address(page, "/policies/ns/chat"))
+        assert "acting" in await tab.run("document.getElementById('head').textContent")
+        cluster.put(policy(**BROKEN["blind"][0]))
+        await tab.until("document.querySelector('#head .word').textContent === 'fallback'")
+        assert tab.problems == []
+
+
 async def test_texts_of_strangers_run_nothing(policy):
     wrong = {"type": "Ready", "status": "False", "reason": HOSTILE, "message": HOSTILE}
     body = policy(conditions=[wrong], lastDecision=None, history=[])
