@@ -181,4 +181,7 @@ def sentence(sides: Sequence[Side]) -> str:
         return ""
     cost = 100 * (changed.cost / policy.cost - 1)
     late = (changed.late_percent or 0.0) - (policy.late_percent or 0.0)
-    return f"Changed, the policy would have cost {cost:+.0f} % with {late:+.2f} percentage points of late requests."
+    dearer, later = "less" if cost < 0 else "more", "fewer" if late < 0 else "more"
+    return (
+        f"Changed, it would have cost {abs(cost):.0f} % {dearer}, with {abs(late):.2f} percentage points {later} late."
+    )

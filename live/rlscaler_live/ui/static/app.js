@@ -13,6 +13,7 @@ document.addEventListener("click", async (event) => {
     getSelection().selectAllChildren(source);
     told.textContent = "The browser does not let this page copy: the command is selected.";
   }
+  setTimeout(() => { told.textContent = ""; }, 4000);
 });
 
 // A part that cannot be read again says so, in place of an old one that looks like new.
