@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -16,9 +16,9 @@ class PerReplica(Model):
     """Capacity of one ready replica of each pool."""
 
     gpu: Carried | None = None
-    """Of the GPU pool; default: learned while utilization is 50 % or more."""
+    """Of the GPU pool; default: measured under load."""
     cpu: Carried | None = None
-    """Of the CPU pool; default: learned while utilization is 50 % or more."""
+    """Of the CPU pool; default: measured under load."""
 
 
 class Capacity(Model):
@@ -30,5 +30,8 @@ class Capacity(Model):
     `policy` acts only for the units that its envelope names, the bundled network for requests."""
     per_replica: PerReplica | None = None
     """Capacity of one ready replica, in requests/s, tokens/s or concurrent requests. Where it is left out it is
-    learned, and until then nothing is scaled down. It excludes `targets.*.requestsPerSecond`, which is the same for the
-    unit `requests`."""
+    measured, and until then nothing is scaled down. It excludes `targets.*.requestsPerSecond`, which is the same for
+    the unit `requests`."""
+    trust: Literal["learned", "declared"] = "learned"
+    """`learned`: a capacity that is set is a first guess, and measurements of load, utilization and latency correct it,
+    from a tenth to ten times of it. `declared`: decisions keep to the set capacity, whatever is measured."""

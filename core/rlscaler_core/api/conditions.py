@@ -14,6 +14,7 @@ FALLBACK = "Fallback"
 PAUSED = "Paused"
 CONFLICTED = "Conflicted"
 CAPACITY_UNKNOWN = "CapacityUnknown"
+CAPACITY_BELOW_DECLARED = "CapacityBelowDeclared"
 MODEL_OUTDATED = "ModelOutdated"
 
 MEANING = {
@@ -23,6 +24,7 @@ MEANING = {
     PAUSED: "an annotation holds the replicas",
     CONFLICTED: "another autoscaler or person scales a target, so it is not touched",
     CAPACITY_UNKNOWN: "what one replica can answer is unknown: nothing is scaled down, the floor goes by utilization",
+    CAPACITY_BELOW_DECLARED: "a replica carries less than the spec says, as measured: decisions go by the measurement",
     MODEL_OUTDATED: "the model that the spec names cannot be used, and the one that was loaded before goes on",
 }
 """Meaning of each type of condition when it is True."""

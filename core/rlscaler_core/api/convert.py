@@ -32,14 +32,18 @@ ASSUMED = make_params(1)
 
 
 def to_params(
-    spec: Spec, learned: Learned | None = None, off: Collection[str] = (), window_seconds: float = 0.0
+    spec: Spec,
+    learned: Learned | None = None,
+    off: Collection[str] = (),
+    window_seconds: float = 0.0,
+    usage_seconds: float = 0.0,
 ) -> Params:
     """Return one row of parameters.
 
     Fields that the spec leaves open come from `learned`; an unknown capacity is NaN, and a cold start that was not
     measured is the one that the bundled actors were trained around. An absent pool has `present` False, no replicas and
-    a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates; the messages of a
-    stream are counted between two looks instead.
+    a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates, `usage_seconds`
+    that of utilization and latency; the messages of a stream are counted between two looks instead.
     """
     utilization = spec.guards.target_utilization
     return make_params(
@@ -53,6 +57,9 @@ def to_params(
         interval_seconds=float(spec.interval_seconds),
         sense_seconds=float(spec.sense_seconds),
         window_seconds=0.0 if spec.signal is not None else window_seconds,
+        usage_seconds=usage_seconds,
+        # The rate of a stream's consumers is counted from their commits, and is no matter of belief.
+        learns_capacity=spec.capacity.trust == "learned" and spec.signal is None,
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,

@@ -268,15 +268,28 @@ class Learned(Reported):
     """About the CPU pool."""
 
 
+class ByPool(Reported):
+    """A number of each pool."""
+
+    gpu: Annotated[float, Field(ge=0)] | None = None
+    """Of the GPU pool."""
+    cpu: Annotated[float, Field(ge=0)] | None = None
+    """Of the CPU pool."""
+
+
 class CapacityStatus(Reported):
     """Capacity of one replica that decisions use."""
 
     unit: UnitName
     """`capacity.unit`."""
     gpu: Annotated[float, Field(gt=0)] | None = None
-    """Of a replica of the GPU pool, set or learned; absent while it is not known."""
+    """Of a replica of the GPU pool, as believed; absent while it is not known."""
     cpu: Annotated[float, Field(gt=0)] | None = None
     """Of a replica of the CPU pool."""
+    declared: ByPool | None = None
+    """The capacity in the spec that the belief began from; absent where the spec has none or is trusted."""
+    uncertain_percent: ByPool | None = None
+    """Standard deviation of the belief, in percent of it; absent where the spec is trusted."""
 
 
 class PodSizeStatus(Reported):

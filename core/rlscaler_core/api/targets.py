@@ -53,9 +53,9 @@ class Target(Model):
     """Replicas that one step of an action adds or removes (an action is at most two steps); default:
     `maxReplicas` / 10, rounded up."""
     requests_per_second: Capacity | None = None
-    """Requests per second that one ready replica can answer; default: learned while utilization is 50 % or more.
-    Set it: until it is known, nothing is scaled down and the reactive floor goes by utilization. It is `perReplica` of
-    `capacity: {unit: requests}`; of the two one may be set."""
+    """Requests per second that one ready replica can answer, as a first guess that measurements correct (see
+    `capacity.trust`); default: measured under load, and until then nothing is scaled down and the reactive floor goes
+    by utilization. It is `perReplica` of `capacity: {unit: requests}`; of the two one may be set."""
     cold_start_seconds: ColdStart | None = None
     """Seconds from the creation of a pod until it is ready; default: learned from the pods that were seen to
     start."""

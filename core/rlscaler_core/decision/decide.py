@@ -14,6 +14,7 @@ import numpy as np
 
 from rlscaler_core.decision.action import LOGITS, PREFERENCE, mask_absent, most_likely, traffic_weights
 from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.belief import believed, below_declared
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.guards import GUARDS, Guard
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
@@ -94,13 +95,15 @@ def decide(
     At kind "floor" only floor, budget, limits and pause may move replicas, the traffic weights follow readiness, and
     `by` is not used.
 
-    `capacity` is `capacity_of(params)`, for a caller that keeps it. Only a study of a guard's worth passes other
-    `guards`. Without `explain` the decision has a `trail` of no columns and no flags, which saves a sixth of the
-    time of a floor tick. Raises ContractMismatchError where `state` was made for another stack size.
+    Rule, guards and weights go by the believed capacity of a replica, which `observe` moves at an action. `capacity` is
+    `capacity_of(params)`, for a caller that keeps it, and is not used where a capacity is learned. Only a study of a
+    guard's worth passes other `guards`. Without `explain` the decision has a `trail` of no columns and no flags, which
+    saves a sixth of the time of a floor tick. Raises ContractMismatchError where `state` was made for another stack
+    size.
     """
-    capacity = capacity or capacity_of(params)
     base = _base(params, samples)
     if kind == "floor":
+        params, capacity = _believed(params, state, capacity)
         now = _situation(params, samples, capacity, base, None, replace(state))
         trail = _run(guards, now, base)
         _weigh(now, trail[-1])
@@ -110,6 +113,7 @@ def decide(
         proposal = by
     else:
         proposal, state = _propose(params, state, samples, by)
+    params, capacity = _believed(params, state, capacity)
     plan = None if proposal.rule is None else rule_plan(params, state, samples, proposal.rule)
     doubt, ran, state = _doubt(params, state, proposal)
     start = base if plan is None else plan.replicas
@@ -157,11 +161,19 @@ def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Boo
     return doubt, ran, replace(state, unknown_intervals=intervals)
 
 
+def _believed(params: Params, state: State, capacity: Capacity | None) -> tuple[Params, Capacity]:
+    """Return the parameters with the believed capacity of a replica, and what follows from it."""
+    own = believed(params, state)
+    return own, capacity if capacity is not None and own is params else capacity_of(own)
+
+
 def _situation(
     params: Params, samples: Samples, capacity: Capacity, base: Int, doubt: Doubt | None, state: State
 ) -> Situation:
     """Return the facts that the guards read. `state` has to be a table of the caller's own: guards assign columns."""
     flags = np.where(capacity.unmeasured, np.int32(Flag.CAPACITY_UNKNOWN), np.int32(0))
+    if params.learns_capacity.any():
+        flags |= either(below_declared(params, state)) * np.int32(Flag.CAPACITY_BELOW_DECLARED)
     return Situation(params, samples, capacity, base, doubt, state, flags, params.max_replicas)
 
 

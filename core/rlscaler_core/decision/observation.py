@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision import forecast
+from rlscaler_core.decision.belief import believed, note
+from rlscaler_core.decision.belief import learn as learn_capacity
 from rlscaler_core.decision.clock import on_the_clock_of
 from rlscaler_core.decision.error_budget import count
 from rlscaler_core.decision.exceptions import ContractMismatchError
@@ -75,7 +77,7 @@ def sense(params: Params, state: State, samples: Samples) -> State:
 
     Call it at every sensing tick, before `observe` or `decide`. A row's history shifts only when it grows.
     """
-    state = count(params, on_the_clock_of(samples, state), samples)
+    state = note(params, count(params, on_the_clock_of(samples, state), samples), samples)
     taken = samples.time - samples.age_seconds[:, 0]
     fresh = arrivals_known(params, samples) & ~(taken <= state.rate_time[:, -1] + _SAME_SAMPLE_SECONDS)
     stale = np.flatnonzero(~fresh)
@@ -117,6 +119,8 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
             f"State.stack holds {state.stack.shape[1]} observations and the actor expects {contract.stack_size}; "
             "make the state with initial_state(n, manifest.stack_size)"
         )
+    state = learn_capacity(params, state, samples)
+    params = believed(params, state)
     signal_known = known(params, samples)
     status = _status(params, samples, signal_known)
     values = _values(params, state, samples, contract.prices)

@@ -16,6 +16,7 @@ from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.forecaster.memory import nothing_learned
 from rlscaler_core.decision.types import (
     BEHAVIOR_RULES,
+    BELIEF,
     EVENTS,
     OBSERVATIONS,
     PEAKS,
@@ -82,6 +83,8 @@ _PARAMS = {
     "interval_seconds": Column((), np.float64, 15.0),
     "sense_seconds": Column((), np.float64, 5.0),
     "window_seconds": Column((), np.float64, 0.0),
+    "usage_seconds": Column((), np.float64, 0.0),
+    "learns_capacity": Column((), np.bool_, True),
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),
@@ -224,5 +227,6 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forec
         counted_time=np.full(n, np.nan),
         counted_slo_ms=np.full(n, np.nan),
         price_factor=np.ones(n),
+        belief=np.full((n, BELIEF), np.nan),
         trial=np.full((n, TRIAL), np.nan),
     )

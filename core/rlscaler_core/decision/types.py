@@ -53,6 +53,9 @@ EVENTS = 32
 TRIAL = 10
 """Numbers that are kept of the last scale-up of a stream's consumers: `throughput` has their meaning."""
 
+BELIEF = 21
+"""Numbers that are kept of the belief about a replica's capacity: `belief` has their meaning."""
+
 BEHAVIOR_RULES = 4
 """The most `behavior` policies per direction that are evaluated; the CRD refuses longer lists."""
 
@@ -97,6 +100,7 @@ class Flag(IntFlag):
     GRANT_LIMITED = 2048
     PARTITIONS = 4096
     THROUGHPUT = 8192
+    CAPACITY_BELOW_DECLARED = 16384
 
 
 @cache
@@ -164,6 +168,8 @@ class Params(Rows):
     interval_seconds: Float  # (N,)
     sense_seconds: Float  # (N,)
     window_seconds: Float  # (N,) that the arrival rate is a mean of; 0 in records of older releases
+    usage_seconds: Float  # (N,) that utilization and latency are a mean of; 0 in records of older releases
+    learns_capacity: Bool  # (N,) the capacity is measured, and `requests_per_second` a first guess
     max_age_seconds: Float  # (N,)
     target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
     reactive_floor: Bool  # (N,)
@@ -238,6 +244,7 @@ class State(Rows):
     counted_time: Float  # (N,) of the newest count; NaN = none yet
     counted_slo_ms: Float  # (N,) the latency beyond which they are late; NaN = none was counted
     price_factor: Float  # (N,) on the price of lateness
+    belief: Float  # (N, BELIEF) about a replica's capacity, in columns as in `belief`
     trial: Float  # (N, TRIAL) the last scale-up of a stream's consumers, in columns as there
 
 

@@ -14,6 +14,7 @@ from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_core.decision.action import LOGITS
 from rlscaler_core.decision.decide import NO_ACTION
 from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.counters import CounterReader, Totals, counters_query
@@ -55,7 +56,9 @@ class LiveService:
         self.config, self._kube = config, kube
         self._settings = config.settings()
         self._cache, self._others = WatchCache(), Registry()
-        self._policy: Policy = Registry(partial(load_seconds, window=windows(self._settings)[0])).put(config.policy())
+        self._policy: Policy = Registry(
+            partial(load_seconds, window=windows(self._settings)[0]), self._settings.window_seconds
+        ).put(config.policy())
         if self._policy.observed.parsed is None:
             raise LiveEnvironmentError(f"environment: {self._policy.observed.invalid}")
         self._lease = Shards(kube, self._settings)
@@ -171,7 +174,7 @@ class LiveService:
         wanted, ready = self.replicas()
         readings = measure(answers, self._policy.subject, ready)
         samples = samples_of([samples_row(readings, 0.0, self._epoch + time.monotonic(), wanted, ready, {})])
-        self._need = Need.of(self.params, samples)
+        self._need = Need.of(self.params, initial_state(1, 1, forecaster=False), samples)
         return samples
 
     async def apply(self, decision: Decision) -> Applied:

@@ -10,8 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.types import POOLS, Decision, Params, Samples
+from rlscaler_core.decision.types import POOLS, Decision, Params, Samples, State
 from rlscaler_operator.state.traffic import Shares
 
 MOST = 10_000
@@ -29,9 +30,9 @@ class Need(NamedTuple):
     """`maxReplicas` of each pool."""
 
     @classmethod
-    def of(cls, params: Params, samples: Samples) -> Need:
-        """Return the need at one tick; both tables have one row."""
-        carried = params.requests_per_second[0] * params.target_utilization[0]
+    def of(cls, params: Params, state: State, samples: Samples) -> Need:
+        """Return the need at one tick; the tables have one row."""
+        carried = believed(params, state).requests_per_second[0] * params.target_utilization[0]
         fresh = samples.age_seconds[0, 0] <= params.max_age_seconds[0]
         arrivals = float(samples.arrival_rate[0]) if fresh else math.nan
         most = params.max_replicas[0]

@@ -164,7 +164,7 @@ class Deletion:
         # The originals may be too few for today's load: the floor of a sensing tick raises them, up to maxReplicas.
         floor = np.minimum(decision.trail[0, STAGES.index("floor")], params.max_replicas[0])
         raised = {pool: max(n, int(floor[POOLS.index(pool)])) for pool, n in wanted.items()}
-        return raised, Need.of(params, samples)
+        return raised, Need.of(params, policy.decision.state, samples)
 
 
 async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool, timeout_seconds: float) -> None:

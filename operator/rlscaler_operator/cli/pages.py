@@ -17,7 +17,7 @@ from rlscaler_core.decision.units import LOADS
 from rlscaler_operator.cli.terminal import UNKNOWN
 
 POOLS = ("gpu", "cpu")
-BAD_WHEN_TRUE = ("Fallback", "Paused", "Conflicted", "CapacityUnknown", "ModelOutdated")
+BAD_WHEN_TRUE = ("Fallback", "Paused", "Conflicted", "CapacityUnknown", "CapacityBelowDeclared", "ModelOutdated")
 
 Body = Mapping[str, Any]
 

@@ -149,7 +149,9 @@ class Reconciler:
         if traffic.pending and outcome.entry.kind == "floor" and not findings.problems:
             same = traffic.generation == policy.observed.generation
             decision = (resumed(outcome, traffic.pending) if same else None) or decision
-        return await self._actuator.apply(policy, decision, Need.of(outcome.entry.params, outcome.entry.samples))
+        return await self._actuator.apply(
+            policy, decision, Need.of(outcome.entry.params, outcome.state, outcome.entry.samples)
+        )
 
     async def _resize(self, policy: Policy, findings: Findings, applied: Applied) -> None:
         """Bring the pods nearer to the size that was decided, after the replicas.

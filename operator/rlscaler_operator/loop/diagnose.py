@@ -8,7 +8,9 @@ import time
 import numpy as np
 
 from rlscaler_core.decision.batch import Outcome
+from rlscaler_core.decision.belief import believed, below_declared
 from rlscaler_core.decision.types import POOLS, Flag
+from rlscaler_core.decision.units import LOADS
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kinds import for_kubectl, is_other, titled
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
@@ -195,11 +197,12 @@ class Diagnostician:
         return None
 
     def _diagnose_outcome(self, policy: Policy, outcome: Outcome, findings: Findings) -> None:
-        params = outcome.entry.params
+        params = believed(outcome.entry.params, outcome.state)
         unknown = np.isnan(params.requests_per_second[0]) & params.present[0]
         findings.capacity_unknown = tuple(pool for i, pool in enumerate(POOLS) if unknown[i])
         findings.capacity_fields = tuple(policy.spec.per_replica_field(pool) for pool in findings.capacity_unknown)
         findings.unit = policy.spec.capacity.unit
+        findings.capacity_below = _below(policy, outcome)
         if outcome.decision is not None:
             flags = policy.decision.action_flags | int(outcome.decision.flags[0])
             findings.limits = _limits(policy, flags)
@@ -279,6 +282,20 @@ def _off(policy: Policy) -> list[Problem]:
         for pool, key in policy.facts.targets
         if pool in policy.decision.off
     ]
+
+
+def _below(policy: Policy, outcome: Outcome) -> Problem | None:
+    """Return the pools whose measured capacity is below the declared one, with both numbers."""
+    params, unit = outcome.entry.params, LOADS[policy.spec.capacity.unit]
+    carried, said = believed(params, outcome.state).requests_per_second[0], params.requests_per_second[0]
+    texts = [
+        f"a replica of {pool} carries {carried[i]:.2g} {unit} as measured, and spec."
+        f"{policy.spec.per_replica_field(pool)} says {said[i]:g}: decisions go by the measurement; set the field to "
+        "it, or find out why replicas are slower"
+        for i, pool in enumerate(POOLS)
+        if below_declared(params, outcome.state)[0, i]
+    ]
+    return Problem("Measured", "; ".join(texts)) if texts else None
 
 
 def _refused(policy: Policy) -> list[Problem]:

@@ -14,9 +14,9 @@ from rlscaler_core.decision.exceptions import ForecasterStateError
 from rlscaler_core.decision.types import POOLS, Params, State
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.actors import Actors
-from rlscaler_operator.loop.learn import learn_capacity, learned, size_pods, without_saturated
+from rlscaler_operator.loop.learn import learned, size_pods
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.stabilization import restore, restore_forecaster, restore_placement
+from rlscaler_operator.reporting.stabilization import restore, restore_capacity, restore_forecaster, restore_placement
 from rlscaler_operator.sensing.measure import (
     NO_STREAM,
     Readings,
@@ -83,7 +83,7 @@ class Preparer:
         ready = (gpu.ready if gpu else 0, cpu.ready if cpu else 0)
         now = time.monotonic()
         stream = self._stream(policy)
-        readings = self._read(policy, answers, stream, replicas, ready, now, elapsed_seconds)
+        readings = self._read(policy, answers, stream, ready, now, elapsed_seconds)
         # With each action, and at the first tick: a report would otherwise replace the usage in the status by nothing.
         unsized = policy.decision.sizing is None
         if (unsized and policy.subject.sized) or (due is Due.ACTION and not unsized):
@@ -131,12 +131,11 @@ class Preparer:
         policy: Policy,
         answers: Answers,
         stream: Stream | None,
-        replicas: tuple[int, int],
         ready: tuple[int, int],
         now: float,
         elapsed_seconds: float,
     ) -> Readings:
-        """Return the readings by signal, and learn a replica's capacity from them. `now` on the monotonic clock."""
+        """Return the readings by signal. `now` on the monotonic clock."""
         subject = policy.subject
         # Another unit or latency: earlier counts and series would be compared with it.
         if policy.decision.count_in(subject.unit, subject.signal):
@@ -145,8 +144,6 @@ class Preparer:
         readings = measure(answers, subject, ready)
         if stream is not None:
             readings |= {"arrival_rate": stream.arrival_rate, "p95_latency": stream.p95_latency}
-        learn_capacity(policy, readings, answers, replicas, ready, self._settings.window_seconds, now)
-        readings = without_saturated(policy, readings)
         latency = shown_latency(answers, subject, readings) if stream is None else stream.p95_latency
         policy.decision.measured(readings, latency, now - elapsed_seconds, policy.spec.metrics.max_age_seconds)
         return readings
@@ -164,6 +161,7 @@ class Preparer:
             log.warning("%s/%s: %s", *policy.key, error)
         if written.slo is not None and written.slo.signal == subject.signal:
             restore_slo(state, written.slo)
+        restore_capacity(state, params, written.capacity, now)
         return restore(state, params, written.stabilization, now)
 
     def _pending(self, policy: Policy, params: Params) -> tuple[tuple[float, float], tuple[int, int]]:

@@ -68,7 +68,8 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
     sized_pods = SizedPods() if settings.resize else None
     cache = WatchCache(kinds=TargetKinds(settings.target_kinds), holders=holders, sizes=sized_pods)
-    registry = Registry(partial(load_seconds, window=windows(settings)[0]))
+    service, resources = windows(settings)
+    registry = Registry(partial(load_seconds, window=service), max(service.seconds, resources.seconds))
     metrics.exists = lambda key: registry.get(key) is not None
     events = Events(kube, limiter, settings.identity)
     config_maps = References(kube, CONFIG_MAPS, settings.reload_seconds, background.wake.set)

@@ -13,6 +13,7 @@ import numpy as np
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
+from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.error_budget import budget_left
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.manifest import Manifest
@@ -74,6 +75,7 @@ def line(
         "state": encode_state(entry.state),
         "samples": encode(entry.samples),
         "observation": None if outcome.observation is None else observation_record(outcome.observation),
+        "capacity": by_pool(believed(entry.params, outcome.state).requests_per_second[0]),
         "error_budget": error_budget(outcome),
         "grant": outcome.granted or None,
         "sharing": outcome.sharing or None,

@@ -30,8 +30,8 @@ SERIES = ("rate_time", "rate_value")
 FORECASTER = ("load_recent", "load_calendar")
 """Columns of `State` that are recorded together, as one text."""
 
-TRIAL = "trial"
-"""Column of `State` that is left out where it is empty."""
+SPARSE = ("belief", "trial")
+"""Columns of `State` that are left out where they are empty."""
 
 SLOTS = {
     "event_time": "event_time",
@@ -56,7 +56,7 @@ def encode_state(state: State, index: int = 0) -> Json:
     row: Json = {"rate_slots": state.rate_time.shape[1], "forecaster": learned}
     empty = int(np.isnan(state.rate_time[index]).sum())
     for field in fields(state):
-        if field.name in FORECASTER or (field.name == TRIAL and np.isnan(state.trial[index]).all()):
+        if field.name in FORECASTER or (field.name in SPARSE and np.isnan(getattr(state, field.name)[index]).all()):
             continue
         values = getattr(state, field.name)[index]
         if field.name in SERIES:
@@ -70,8 +70,9 @@ def encode_state(state: State, index: int = 0) -> Json:
 
 def decode_params(row: Mapping[str, Any]) -> Params:
     """Read parameters. Raises RecordError."""
-    # Releases before this column did not split by load, so False is the value of a record without it.
-    return _read(Params, row, lambda columns: make_params(1, **{"split_by_load": False, **columns}))
+    # Releases before these columns did not split by load and took the declared capacity for the true one.
+    before = {"split_by_load": False, "learns_capacity": False}
+    return _read(Params, row, lambda columns: make_params(1, **{**before, **columns}))
 
 
 def decode_samples(row: Mapping[str, Any]) -> Samples:

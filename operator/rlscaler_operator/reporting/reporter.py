@@ -249,7 +249,7 @@ class Reporter:
                 weights or decision.weights[0],
                 route.name if route else None,
             )
-            parts["capacity"] = status.capacity_status(params)
+            parts["capacity"] = status.capacity_status(params, outcome.state)
             parts["forecaster"] = _kept_forecaster(policy, params, outcome.state, now)
             parts["pod_sizes"] = _kept_sizes(policy, now)
             parts["slo"] = _kept_slo(policy, outcome, now)

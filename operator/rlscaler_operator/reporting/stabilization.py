@@ -8,10 +8,12 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rlscaler_core.api.status import EXPIRIES, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.api.status import EXPIRIES, CapacityStatus, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.decision.belief import resume
 from rlscaler_core.decision.forecaster.memory import sound
 from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_core.decision.types import EVENTS, POOLS, Float, Int, Params, State
+from rlscaler_core.decision.units import UNITS
 from rlscaler_operator.state.status import PLACEMENTS
 
 
@@ -71,6 +73,19 @@ def restore_placement(state: State, placement: PlacementStatus | None) -> None:
         if placement.factor is not None:
             state.preference[0] = placement.factor
         state.weights[0] = placement.weights.gpu, placement.weights.cpu
+
+
+def restore_capacity(state: State, params: Params, status: CapacityStatus | None, now: float) -> None:
+    """Restore the belief about a replica's capacity in place, unless the spec declares another one since."""
+    if status is None or status.unit != UNITS[params.unit[0]]:
+        return
+    columns = [
+        [math.nan if value is None else value for value in (getattr(part, "gpu", None), getattr(part, "cpu", None))]
+        for part in (status, status.declared, status.uncertain_percent)
+    ]
+    if status.uncertain_percent is not None:
+        value, declared, percent = np.array(columns, np.float64)[:, None, :]
+        resume(params, state, value, declared, percent, now)
 
 
 def restore_forecaster(state: State, text: str | None) -> None:

@@ -18,6 +18,7 @@ from rlscaler_core.api import is_true
 from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Joins
+from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.decide import Kind
 from rlscaler_core.decision.types import POOLS, Float, Params, Samples
 from rlscaler_core.queueing.fluid import by_capacity
@@ -138,7 +139,7 @@ class Shadows:
             table = self._tables.setdefault(stack, SimulationTable(stack))
             table.admit(
                 [
-                    (comparison, item.policy.params(), item.entry.samples)
+                    (comparison, _own_params(item), item.entry.samples)
                     for item, comparison in group
                     if comparison.row < 0
                 ]
@@ -174,10 +175,9 @@ class Shadows:
         should_act = np.array([comparison.acting for comparison in comparisons])
         compared = ~samples.paused & ~(should_act & np.array(held))
         for row, comparison, item in zip(rows.tolist(), comparisons, items, strict=True):
-            params = item.policy.params()
-            if comparison.params is not params:
-                table.set_params(row, params)
-                comparison.params = params
+            if comparison.params is None or item.entry.kind == "action":
+                comparison.params = _own_params(item)
+                table.set_params(row, comparison.params)
         share = _shares(items, samples, table.params(rows))
         self._close_days(table, items, comparisons, samples)
         requests = _requests(items, samples)
@@ -262,6 +262,12 @@ def _within_grants(items: list[ComparedPolicy], samples: Samples) -> Samples:
         return samples
     granted = [(-1, -1) if item.granted is None else item.granted for item in items]
     return replace(samples, granted_replicas=np.array(granted, np.int32))
+
+
+def _own_params(item: ComparedPolicy) -> Params:
+    """Return the parameters of a virtual service: it has the capacity that is believed of the real one."""
+    params = believed(item.policy.params(), item.entry.state)
+    return replace(params, learns_capacity=np.zeros_like(params.learns_capacity))
 
 
 def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Float:

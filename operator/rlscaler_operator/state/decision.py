@@ -12,7 +12,6 @@ from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, State
 from rlscaler_core.decision.units import SignalName, UnitName
 from rlscaler_operator.exceptions import ModelUnavailableError
-from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.sensing.streams import Stream
@@ -40,8 +39,6 @@ class DecisionState:
     """The last look at the brokers; None where the replicas are no consumers."""
     latency: Reading | None = None
     """The percentile that is displayed."""
-    capacity: dict[str, Capacity] = field(default_factory=dict)
-    """The capacity that is being learned where the spec leaves it open, by pool."""
     learned: Learned | None = None
     """The learned values in use where the spec leaves something open."""
     off: tuple[str, ...] = ()
@@ -77,7 +74,6 @@ class DecisionState:
         changed = self.counted_in not in (None, (unit, signal))
         if changed:
             self.state = None
-            self.capacity.clear()
         self.counted_in = unit, signal
         return changed
 

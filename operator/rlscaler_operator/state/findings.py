@@ -18,7 +18,7 @@ from rlscaler_core.decision.units import LOADS, UnitName
 from rlscaler_operator.state.keda import REASON as KEDA_FALLBACK
 from rlscaler_operator.state.ownership import Conflict
 
-OPTIONAL = (types.CAPACITY_UNKNOWN, types.MODEL_OUTDATED)
+OPTIONAL = (types.CAPACITY_UNKNOWN, types.CAPACITY_BELOW_DECLARED, types.MODEL_OUTDATED)
 """Conditions that are absent where there is nothing to say."""
 
 NOT_ACTING = "NotActing"
@@ -76,6 +76,8 @@ class Findings:
     """Pools whose capacity is not known."""
     capacity_fields: tuple[str, ...] = ()
     """The fields of the spec that say it, for each of them."""
+    capacity_below: Problem | None = None
+    """The capacity that was measured and is below the declared one."""
     unit: UnitName = "requests"
     """The unit of the load."""
     warnings: list[Problem] = field(default_factory=list)
@@ -109,10 +111,13 @@ def _wanted(findings: Findings) -> list[tuple[str, bool, str, str]]:
         pools = ", ".join(findings.capacity_unknown)
         fields = " and ".join(f"spec.{name}" for name in findings.capacity_fields)
         message = (
-            f"how many {LOADS[findings.unit]} a replica of {pools} carries is not known: nothing is scaled down and "
-            f"the floor goes by utilization; set {fields}"
+            f"how many {LOADS[findings.unit]} a replica of {pools} carries is not known yet: it is measured under "
+            "load, and until then nothing is scaled down and the floor goes by utilization; to begin sooner set "
+            f"{fields}"
         )
         wanted.append((types.CAPACITY_UNKNOWN, True, "NotMeasured", message))
+    if findings.capacity_below:
+        wanted.append((types.CAPACITY_BELOW_DECLARED, True, *findings.capacity_below))
     if findings.model:
         wanted.append((types.MODEL_OUTDATED, True, *findings.model))
     return wanted

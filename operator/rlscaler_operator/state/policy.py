@@ -31,6 +31,8 @@ class Policy:
     observed: ObservedObject
     load_seconds: Callable[[Subject], float] = lambda subject: 0.0
     """Returns the seconds over which the load is measured."""
+    usage_seconds: float = 0.0
+    """Seconds over which utilization and latency are measured."""
     decision: DecisionState = field(default_factory=DecisionState)
     promotion: PromotionState = field(default_factory=PromotionState)
     ownership: Ownership = field(default_factory=Ownership)
@@ -93,5 +95,8 @@ class Policy:
         version = (self.observed.generation, self.decision.learned, self.decision.off)
         if self._params is None or self._params[0] != version:
             seconds = self.load_seconds(self.subject)
-            self._params = version, to_params(self.spec, self.decision.learned, self.decision.off, seconds)
+            self._params = (
+                version,
+                to_params(self.spec, self.decision.learned, self.decision.off, seconds, self.usage_seconds),
+            )
         return self._params[1]

@@ -19,9 +19,12 @@ from rlscaler_operator.state.report import Outbox, ReportState, Revisions
 class Registry:
     """All policies by (namespace, name)."""
 
-    def __init__(self, load_seconds: Callable[[Subject], float] = lambda subject: 0.0) -> None:
-        """`load_seconds` returns the seconds over which the load of a service is measured."""
-        self._load_seconds = load_seconds
+    def __init__(
+        self, load_seconds: Callable[[Subject], float] = lambda subject: 0.0, usage_seconds: float = 0.0
+    ) -> None:
+        """`load_seconds` returns the seconds over which the load of a service is measured; `usage_seconds` are those
+        of utilization and latency."""
+        self._load_seconds, self._usage_seconds = load_seconds, usage_seconds
         self._policies: dict[Key, Policy] = {}
         self._targets: dict[Key, list[Policy]] = {}
         """The policies by the Deployments that they name."""
@@ -82,6 +85,7 @@ class Registry:
             uid=body["metadata"].get("uid", ""),
             observed=observed,
             load_seconds=self._load_seconds,
+            usage_seconds=self._usage_seconds,
             decision=DecisionState(learned=status.learned),
             promotion=PromotionState(status.promotion),
             ownership=Ownership(status.originals),

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
+
 from rlscaler_core.api.status import (
     HISTORY,
     Action,
+    ByPool,
     CapacityStatus,
     DecisionStatus,
     GuardStep,
@@ -27,8 +30,9 @@ from rlscaler_core.api.status import (
     Weights,
 )
 from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.belief import VALUE, VARIANCE, believed
 from rlscaler_core.decision.guards import STAGES
-from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState
+from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState, State
 from rlscaler_core.decision.units import UNITS
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.sensing.results import Reading
@@ -138,11 +142,25 @@ def operator_status(own: str, claim: OperatorClaim) -> OperatorStatus:
     return OperatorStatus(lease=own, answered=answered or claim.answered or None)
 
 
-def capacity_status(params: Params) -> CapacityStatus:
+def capacity_status(params: Params, state: State) -> CapacityStatus:
     """Return the capacity of a replica, of the first row; a pool without a target or a known capacity is absent."""
-    carried = zip(POOLS, params.requests_per_second[0], params.present[0], strict=True)
-    known = {pool: float(value) for pool, value, there in carried if there and math.isfinite(value)}
-    return CapacityStatus(unit=UNITS[params.unit[0]], **known)
+    unit, carried = UNITS[params.unit[0]], _by_pool(params, believed(params, state).requests_per_second[0])
+    if not params.learns_capacity[0]:
+        return CapacityStatus(unit=unit, gpu=carried.gpu, cpu=carried.cpu)
+    percent = np.where(np.isfinite(state.belief[0, VALUE]), 100 * np.sqrt(state.belief[0, VARIANCE]), np.nan)
+    return CapacityStatus(
+        unit=unit,
+        gpu=carried.gpu,
+        cpu=carried.cpu,
+        declared=_by_pool(params, params.requests_per_second[0]),
+        uncertain_percent=_by_pool(params, percent),
+    )
+
+
+def _by_pool(params: Params, values: Any) -> ByPool:
+    """Return the known values of the pools that are there, by pool, to four digits."""
+    pools = zip(POOLS, values, params.present[0], strict=True)
+    return ByPool(**{pool: float(f"{value:.4g}") for pool, value, there in pools if there and math.isfinite(value)})
 
 
 def unit_of(status: Mapping[str, Any]) -> str:

@@ -111,6 +111,7 @@ class Scenarios(Rows):
             objective=np.nan,
             interval_seconds=self.interval_seconds,
             window_seconds=self.arrival_window,
+            usage_seconds=self.window,
             target_utilization=self.target_utilization[:, None],
         )
 

@@ -159,7 +159,7 @@ def test_a_scrape_that_is_missed_is_no_gap() -> None:
     ],
 )
 def test_not_where_it_is_not_known_what_a_replica_carries(params: dict) -> None:
-    assert Service(**params).play(2 * STRETCH, 20.0) == [12, 4]
+    assert Service(learns_capacity=False, **params).play(2 * STRETCH, 20.0) == [12, 4]
 
 
 def test_below_the_forecast_nothing_is_taken() -> None:
@@ -184,7 +184,7 @@ def test_replicas_that_do_not_serve_are_no_reason_to_take_one_that_does() -> Non
 
 def test_what_was_overloaded_was_not_enough_whatever_the_capacity_is_said_to_be() -> None:
     """The spec says 20 requests/s and a replica answers five: latency and utilization show it."""
-    service = Service((12, 4))
+    service = Service((12, 4), learns_capacity=False)
     overloaded = {"p95_ms": 5000.0, "gpu_utilization": 100.0}
     assert service.play(2 * STRETCH, 20.0, **overloaded) == [12, 4]
     assert service.play(STRETCH - 60, 20.0) == [12, 4], "for a stretch after that too"

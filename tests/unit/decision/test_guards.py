@@ -36,7 +36,7 @@ def test_the_stages_are_those_of_recorded_decisions() -> None:
 def test_every_flag_belongs_to_one_guard_or_says_why_the_actor_is_not_followed() -> None:
     owned = [flag for guard in GUARDS for flag in guard.changes | guard.holds]
     assert len(owned) == len(set(owned))
-    assert set(Flag) - set(owned) == {Flag.CAPACITY_UNKNOWN, Flag.OUT_OF_ENVELOPE}
+    assert set(Flag) - set(owned) == {Flag.CAPACITY_UNKNOWN, Flag.CAPACITY_BELOW_DECLARED, Flag.OUT_OF_ENVELOPE}
 
 
 def test_a_row_is_all_that_a_further_guard_takes() -> None:

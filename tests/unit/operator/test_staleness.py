@@ -13,7 +13,6 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import FIELD_MANAGER
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.loop.wiring import build_engine
-from rlscaler_operator.sensing.capacity import Capacity
 from rlscaler_operator.sensing.results import Reading, unknown
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.decision import DecisionState
@@ -127,7 +126,6 @@ CHANGES = {
     "the route": lambda w: w.route(400),
     "a route that is gone": lambda w: w.engine.cache.routes.clear(),
     "what is wrong with the model": lambda w: setattr(w, "error", ModelUnavailableError("broken", "ModelInvalid")),
-    "a learned capacity": lambda w: w.policy.decision.capacity.update(cpu=Capacity(20.0)),
     "the promotion's state": lambda w: w.promote(state="Ready"),
     "the promotion's reason": lambda w: w.promote(reason="Cheaper"),
     "a status that is old": lambda w: setattr(w.policy.outbox, "written_at", -math.inf),

@@ -16,8 +16,6 @@ from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.units import SIGNALS, UNITS, LoadUnit
 from rlscaler_operator.cli.init.guess import drafted
 from rlscaler_operator.cli.pages import detail
-from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.loop.learn import learn_capacity, learned
 from rlscaler_operator.sensing.measure import REQUEST_RATE, may_lower, measure, nothing_measured
 from rlscaler_operator.sensing.presets import PRESETS
 from rlscaler_operator.sensing.queries import batch, own_name
@@ -26,7 +24,6 @@ from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histogram_of
 from rlscaler_operator.state.findings import Findings, update
 from rlscaler_operator.state.registry import Registry
-from tests.unit.operator.test_capacity import WINDOW
 from tests.unit.operator.test_explain import log, run
 from tests.unit.operator.test_init import seen
 from tests.unit.operator.test_queries import SHORT
@@ -100,28 +97,10 @@ def policy_of(policy_body, unit="tokens", **more):
     return Registry().put(body)
 
 
-@pytest.mark.parametrize(("unit", "field"), [("tokens", "tokens_per_second"), ("concurrency", "concurrency")])
-def test_the_capacity_is_learned_in_the_unit_of_the_load(policy_body, unit, field):
-    policy = policy_of(policy_body, unit)
-    readings = nothing_measured() | {"gpu_utilization": Reading(60.0, 2.0), "p95_latency": Reading(100.0, 2.0)}
-    answers = {
-        f"vllm done {unit}": {PODS: Reading(3600.0, 2.0)},
-        "vllm answer_rate": {PODS: Reading(9.0, 2.0)},
-    }
-    for i in range(12):
-        learn_capacity(policy, readings, answers, (3, 0), (3, 0), WINDOW, i * WINDOW)
-    policy.decision.learned = learned(policy, WatchCache())
-    assert policy.decision.learned.gpu.to_dict() == {
-        {"tokens_per_second": "tokensPerSecond", "concurrency": "concurrency"}[field]: 2000.0,
-        "samples": 11,
-    }
-    assert policy.params().requests_per_second[0, 0] == 2000.0
-
-
 def test_the_condition_names_unit_and_field():
     found = Findings(capacity_unknown=("gpu",), capacity_fields=("capacity.perReplica.gpu",), unit="tokens")
     (told,) = [one for one in update([], found, 1, datetime.now(UTC))[0] if one.type == "CapacityUnknown"]
-    assert told.message.startswith("how many tokens/s a replica of gpu carries is not known")
+    assert told.message.startswith("how many tokens/s a replica of gpu carries is not known yet")
     assert told.message.endswith("set spec.capacity.perReplica.gpu")
 
 
@@ -203,15 +182,13 @@ async def test_an_edited_unit_begins_anew_and_takes_nothing_over(world):
     assert np.nanmax(world.policy.decision.state.rate_value) == 7.0
     world.policy.outbox.status = world.policy.outbox.status | {"forecaster": "of requests"}
     world.policy.report.forecaster = "of requests"
-    assert world.policy.decision.capacity, "it is learning"
-    before = dict(world.policy.decision.capacity)
     world.readings["load concurrency"] = Reading(31.0, 1.0)
     await edited(world, capacity={"unit": "concurrency", "perReplica": {"gpu": 8}})
     state = world.policy.decision.state
     assert np.nanmax(state.rate_value) == np.nanmin(state.rate_value) == 31.0
-    assert world.policy.decision.capacity["cpu"] is not before["cpu"]
     status = world.policy.outbox.status
-    assert status["capacity"] == {"unit": "concurrency", "gpu": 8.0}
+    assert (status["capacity"]["unit"], status["capacity"]["gpu"]) == ("concurrency", 8.0)
+    assert status["capacity"]["declared"] == {"gpu": 8.0}
     assert status["forecaster"] != "of requests"
     assert "requestsPerSecond" not in str(status.get("learned"))
     assert b'signal="request_rate"' in world.engine.metrics.render()

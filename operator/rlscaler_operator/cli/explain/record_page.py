@@ -76,7 +76,7 @@ def _head(record: Json) -> Text:
         f"  written    {_written(record)}",
     ]
     if (params := record.get("params")) is not None:
-        lines.append(f"  carries    {_carried(params)} {_load(record)} a replica")
+        lines.append(f"  carries    {_carried(params, record.get('capacity'))} {_load(record)} a replica")
     if (sizing := record.get("sizing")) is not None:
         lines += [f"  {pool} pods   {text}" for pool, text in sizes_of(sizing).items()]
     if record["flags"]:
@@ -97,10 +97,16 @@ def _load(record: Json) -> str:
     return LOADS[UNITS_OF_LOAD[(record.get("params") or {}).get("unit", 0)]]
 
 
-def _carried(params: Json) -> str:
-    pools = zip(POOLS, params["requests_per_second"], params["present"], strict=True)
-    known = [(pool, "unknown" if value is None else f"{value:g}") for pool, value, there in pools if there]
-    return ", ".join(f"{pool} {value}" for pool, value in known)
+def _carried(params: Json, capacity: Json | None) -> str:
+    """Return the capacity of a replica by pool as believed, and as declared where that differs."""
+    texts = []
+    for pool, declared, there in zip(POOLS, params["requests_per_second"], params["present"], strict=True):
+        carried = declared if capacity is None else capacity[pool]
+        if there:
+            text = "unknown" if carried is None else f"{carried:.4g}"
+            differs = capacity is not None and declared is not None and carried != declared
+            texts.append(f"{pool} {text} (measured; declared {declared:g})" if differs else f"{pool} {text}")
+    return ", ".join(texts)
 
 
 def _asked(record: Json) -> str:

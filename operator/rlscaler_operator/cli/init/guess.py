@@ -116,8 +116,8 @@ def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool) -> Non
     )
     draft.leave(
         f"{path}.requestsPerSecond",
-        "Requests/s that one ready replica answers. Left out it is learned while utilization is 50 % or more, and "
-        "until then nothing is scaled down.",
+        "Requests/s that one ready replica answers, as a first guess. Left out it is measured under load, and until "
+        "then nothing is scaled down.",
     )
     starts = cold_starts(seen.pods, (seen.namespace, name), deployment_of_pod)
     if starts:
@@ -176,7 +176,7 @@ def _preset(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
             draft.leave(
                 "spec.capacity",
                 "`{unit: tokens}` counts the load in tokens/s, for requests that differ much in length; what a replica "
-                "carries is then perReplica below it, in place of requestsPerSecond, or is learned.",
+                "carries is then perReplica below it, in place of requestsPerSecond, or is measured.",
             )
 
 

@@ -141,7 +141,7 @@ def _prometheus(draft: Draft, source: str, title: str, trigger: Json, pool: str)
         draft.leave(
             f"spec.targets.{pool}.requestsPerSecond",
             f"{source} adds a replica for each {threshold}: what can a replica answer, in requests/s? "
-            "Left out it is learned while utilization is 50 % or more, and until then nothing is scaled down.",
+            "Left out it is measured under load, and until then nothing is scaled down.",
         )
     else:
         yield f"{title}, query `{shorten(str(query))}`, threshold {threshold}: it is no rate of requests; {LOAD}"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.units import LOADS
 from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.loop.learn import UTILIZATIONS
 from rlscaler_operator.sensing import fallbacks
-from rlscaler_operator.sensing.capacity import LOADED_PERCENT, NEEDED
 from rlscaler_operator.sensing.labels import EXPORTED
 from rlscaler_operator.sensing.measure import MEASURED, missing_signals
 from rlscaler_operator.sensing.presets import PRESETS
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import histogram_of, histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
+
+UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
 
 SHOWN_NAMES = 5
 
@@ -178,21 +179,17 @@ def _nearest(below: float, above: float, slo: float) -> str:
 
 def _capacities(look: Look) -> Iterator[Check]:
     assert look.outcome is not None
-    decision, window, spec = look.policy.decision, look.context.settings.window_seconds, look.policy.spec
+    spec, unit = look.policy.spec, LOADS[look.policy.spec.capacity.unit]
     for i, (pool, key) in enumerate((("gpu", look.policy.deployments[0]), ("cpu", look.policy.deployments[1]))):
-        target, about = look.policy.spec.targets.pool(pool), f"capacity-{pool}"
+        target, about = spec.targets.pool(pool), f"capacity-{pool}"
         if target is None:
             continue
-        value = float(look.outcome.entry.params.requests_per_second[0, i])
+        value = float(believed(look.outcome.entry.params, look.outcome.state).requests_per_second[0, i])
         if math.isfinite(value):
-            source = "set" if spec.per_replica(pool) is not None else "learned"
-            yield Check(f"a replica of {key} carries {value:g} {LOADS[spec.capacity.unit]} ({source})", about=about)
-            continue
-        utilization = decision.readings[UTILIZATIONS[pool]]
-        now = f"{utilization.value:.0f} %" if utilization.known else "not known"
-        trouble = (
-            f"learned after {NEEDED} windows of {window} s with steady replicas at {LOADED_PERCENT:.0f} % utilization "
-            f"or more (now {now}): {NEEDED * window} s under load, and until then nothing is scaled "
-            f"down; set spec.{spec.per_replica_field(pool)} where you know it"
-        )
-        yield Check(f"how many {LOADS[spec.capacity.unit]} a replica of {key} carries is known", trouble, about, False)
+            source = "set" if spec.per_replica(pool) is not None else "measured"
+            yield Check(f"a replica of {key} carries {value:.4g} {unit} ({source})", about=about)
+        elif spec.capacity.trust == "learned":
+            yield Check(f"how many {unit} a replica of {key} carries is measured once it is under load", about=about)
+        else:
+            trouble = f"nothing is scaled down: set spec.{spec.per_replica_field(pool)}, or capacity.trust to learned"
+            yield Check(f"how many {unit} a replica of {key} carries is known", trouble, about, False)

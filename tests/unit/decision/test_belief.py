@@ -1,0 +1,199 @@
+"""The belief about a replica's capacity: bounded, unmoved by unknown data, and right after a while."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rlscaler_core.decision.belief import DECLARED, REACH, VALUE, believed, below_declared, resume
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.observation import ObservationContract, observe, sense
+from rlscaler_core.decision.tables import initial_state, make_params, make_samples
+from rlscaler_core.decision.types import Flag
+from rlscaler_operator.records.rows import decode_params, decode_state, encode, encode_state
+
+CONTRACT = ObservationContract(stack_size=1)
+INTERVAL = 15.0
+
+
+def service(declared=(20.0, np.nan), **columns):
+    present = np.isfinite(np.asarray(declared)) | columns.pop("open", np.array([False, False]))
+    return make_params(
+        1, requests_per_second=declared, present=present, window_seconds=10.0, usage_seconds=20.0, **columns
+    )
+
+
+def measured(params, time, load, ready, true, *, usage=None, p95=None):
+    """Samples of replicas that carry `true` requests/s each, with the traffic by that."""
+    carried = np.where(params.present[0], np.array(ready) * np.nan_to_num(np.array(true)), 0.0)
+    used = min(load / carried.sum(), 1.0)
+    late = 300.0 if used < 0.9 else 900.0 if used < 1 else 5000.0
+    percent = 100 * used if usage is None else usage
+    return make_samples(
+        1,
+        time=time,
+        arrival_rate=load,
+        gpu_utilization=percent,
+        cpu_utilization=percent,
+        p95_ms=late if p95 is None else p95,
+        spec_replicas=np.array(ready, np.int32),
+        ready_replicas=np.array(ready, np.int32),
+    )
+
+
+def after(params, hours, true, *, fill=0.85, state=None, most=40, **fake):
+    """The state after some hours under a load that goes up and down, with replicas that follow the belief."""
+    state = initial_state(1, 1, forecaster=False) if state is None else state
+    begin = 1e6 if np.isnan(state.rate_time[0, -1]) else float(state.rate_time[0, -1]) + INTERVAL
+    ready = [2 if there else 0 for there in params.present[0]]
+    for tick in range(int(hours * 3600 / INTERVAL)):
+        time, load = begin + INTERVAL * tick, 90 + 50 * np.sin(tick / 60)
+        samples = measured(params, time, load, ready, true, **fake)
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+        carried = believed(params, state).requests_per_second[0]
+        pools = np.flatnonzero(params.present[0])
+        for i in pools:
+            share = load / len(pools)
+            ready[i] = int(np.clip(np.ceil(share / (fill * carried[i])), 1, most)) if carried[i] > 0 else 4
+    return state, ready
+
+
+@pytest.mark.parametrize("error", [-0.6, -0.4, -0.1, 0.0, 0.2, 0.5])
+@pytest.mark.parametrize("cpu", [np.nan, 5.0])
+def test_the_belief_comes_to_the_capacity_that_replicas_have(error, cpu):
+    params = service((20.0, cpu))
+    true = (20 * (1 + error), cpu * (1 + error))
+    state, _ = after(params, 1.5, true)
+    np.testing.assert_allclose(state.belief[0, VALUE][params.present[0]], np.array(true)[params.present[0]], rtol=0.12)
+
+
+@pytest.mark.parametrize("factor", [0.12, 8.0])
+def test_a_number_that_is_many_times_wrong_is_left(factor):
+    state, _ = after(service((20.0 / factor, np.nan)), 4, (20.0, np.nan))
+    assert state.belief[0, 0] == pytest.approx(20, rel=0.1)
+
+
+def test_an_undeclared_capacity_is_measured_under_load():
+    params = service((np.nan, np.nan), open=np.array([False, True]))
+    assert np.isnan(believed(params, initial_state(1, 1)).requests_per_second[0, 1])
+    state, _ = after(params, 1, (np.nan, 4.0), most=200)
+    assert state.belief[0, 1] == pytest.approx(4, rel=0.06)
+
+
+def test_a_capacity_that_halves_is_followed_within_minutes():
+    params = service()
+    state, _ = after(params, 2, (20.0, np.nan))
+    state, _ = after(params, 0.2, (10.0, np.nan), state=state)
+    assert state.belief[0, 0] < 12
+
+
+def test_a_utilization_that_is_always_full_asks_for_no_replicas():
+    """As a GPU's under continuous batching: while answers come in time it says nothing."""
+    state, ready = after(service(), 3, (20.0, np.nan), usage=100.0, p95=300.0)
+    assert state.belief[0, 0] >= 20
+    assert ready[0] < 10
+
+
+@pytest.mark.parametrize("usage", [np.nan, 0.0])
+def test_without_a_utilization_lateness_alone_lowers_it(usage):
+    state, _ = after(service(), 2, (12.0, np.nan), usage=usage)
+    assert 8 < state.belief[0, 0] < 14.5
+
+
+def test_a_slow_dependency_that_leaves_replicas_idle_lowers_nothing():
+    state, _ = after(service(), 2, (20.0, np.nan), p95=3000.0)
+    assert state.belief[0, 0] > 14
+
+
+readings = st.one_of(st.just(np.nan), st.floats(0, 1e4), st.just(np.inf))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.tuples(readings, readings, readings, readings, st.integers(0, 30), st.floats(0, 200)), max_size=25),
+    st.sampled_from([20.0, 0.01, 1e5]),
+)
+def test_it_stays_within_its_bounds_whatever_is_measured(seen, declared):
+    params, state, time = service((declared, declared / 4)), initial_state(1, 1, forecaster=False), 1e6
+    for rate, gpu, cpu, p95, ready, step in seen:
+        time += step
+        samples = make_samples(
+            1,
+            time=time,
+            arrival_rate=rate,
+            gpu_utilization=gpu,
+            cpu_utilization=cpu,
+            p95_ms=p95,
+            spec_replicas=np.full(2, ready, np.int32),
+            ready_replicas=np.full(2, ready, np.int32),
+        )
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+        value = state.belief[0, VALUE]
+        assert (value >= state.belief[0, DECLARED] / REACH * (1 - 1e-9)).all()
+        assert (value <= state.belief[0, DECLARED] * REACH * (1 + 1e-9)).all()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from(["arrival", "all"]), st.floats(0, 100), st.floats(0, 1e4))
+def test_unknown_data_moves_nothing(missing, usage, p95):
+    params = service()
+    state, ready = after(params, 0.2, (16.0, np.nan))
+    before, time = state.belief[0, VALUE].copy(), float(state.rate_time[0, -1])
+    for step in range(1, 8):
+        samples = measured(params, time + 15 * step, 80.0, ready, (16.0, np.nan), usage=usage, p95=p95)
+        samples.age_seconds[0, : 1 if missing == "arrival" else 5] = 1e4
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+    np.testing.assert_array_equal(state.belief[0, VALUE][:1], before[:1])
+
+
+def test_a_trusted_declaration_is_left_alone():
+    params = service(learns_capacity=False)
+    state, _ = after(params, 0.5, (12.0, np.nan))
+    assert np.isnan(state.belief).all()
+    assert believed(params, state) is params
+
+
+def test_another_declaration_begins_anew():
+    state, _ = after(service(), 1, (12.0, np.nan))
+    edited = service((40.0, np.nan))
+    assert believed(edited, state).requests_per_second[0, 0] == 40
+    state, _ = after(edited, 0.01, (40.0, np.nan), state=state)
+    assert state.belief[0, 0] == pytest.approx(40, rel=0.05)
+
+
+def test_a_decision_goes_by_the_belief_and_says_that_it_is_below_the_declaration():
+    params = service()
+    state, ready = after(params, 1, (12.0, np.nan))
+    samples = measured(params, float(state.rate_time[0, -1]) + 15, 100.0, ready, (12.0, np.nan))
+    low = replace(samples, spec_replicas=np.array([[1, 0]], np.int32), ready_replicas=np.array([[1, 0]], np.int32))
+    decision = decide(params, sense(params, state, low), low, kind="floor").decision
+    assert decision.desired[0, 0] >= 9
+    assert decision.flags[0] & Flag.CAPACITY_BELOW_DECLARED
+    assert below_declared(params, state).tolist() == [[True, False]]
+
+
+def test_a_new_process_resumes_the_belief_of_the_former():
+    params = service((20.0, 5.0))
+    state, _ = after(params, 1, (12.0, 4.0))
+    new = initial_state(1, 1)
+    value, percent = state.belief[:, VALUE], 100 * np.sqrt(state.belief[:, 2:4])
+    resume(params, new, value, params.requests_per_second, percent, 2e6)
+    np.testing.assert_allclose(believed(params, new).requests_per_second, value)
+    other = initial_state(1, 1)
+    resume(service((30.0, 5.0)), other, value, params.requests_per_second, percent, 2e6)
+    assert np.isnan(other.belief).all()
+
+
+def test_a_record_keeps_every_bit_of_it_and_one_of_an_earlier_release_goes_without():
+    params = service((20.0, 5.0))
+    state, _ = after(params, 0.2, (12.0, 4.0))
+    again = decode_state(encode_state(state))
+    np.testing.assert_array_equal(again.belief, state.belief)
+    row = encode(params)
+    assert decode_params(row).learns_capacity[0]
+    assert not decode_params({name: row[name] for name in row if name != "learns_capacity"}).learns_capacity[0]
