@@ -77,6 +77,6 @@ def test_the_report_compares_networks_together_where_there_are_several():
 def test_a_single_load_is_shown_contender_by_contender():
     lines = report(day_table({"rule": [3.0], "hindsight": [2.0]}, {"hindsight": "reference"}))
     assert lines[-2:] == [
-        "| RULE | 3.00 | +50.0 | 1.0 | 1.0 | 2.50 | 1.00 | 1.00 |",
-        "| HINDSIGHT | 2.00 | - | 1.0 | 1.0 | 1.50 | 1.00 | 1.00 |",
+        "| RULE | 3.00 | +50.0 | 1.0 | 1.0 | 2 | 3 | 2.50 | 1.00 | 1.00 |",
+        "| HINDSIGHT | 2.00 | - | 1.0 | 1.0 | 2 | 3 | 1.50 | 1.00 | 1.00 |",
     ]

@@ -28,6 +28,10 @@ class Row(Document):
 
     gpu_hours_per_day: float
     cpu_hours_per_day: float
+    gpu_starts_per_day: float
+    """GPU pods that were started."""
+
+    cpu_starts_per_day: float
     cost_per_month: float
     """In the currency of `costPerHour`, for months like the judged days."""
 
@@ -63,7 +67,16 @@ class Report(Document):
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
-        heads = ("J", "% above hindsight", "GPU h a day", "CPU h a day", "cost a month", "late %", "worst day %")
+        heads = (
+            "J",
+            "% above hindsight",
+            "GPU h a day",
+            "CPU h a day",
+            "starts a day",
+            "cost a month",
+            "late %",
+            "worst day %",
+        )
         rows = [
             (
                 row.label,
@@ -71,6 +84,7 @@ class Report(Document):
                 "-" if row.above_hindsight_percent is None else f"{row.above_hindsight_percent:+.1f}",
                 f"{row.gpu_hours_per_day:.1f}",
                 f"{row.cpu_hours_per_day:.1f}",
+                f"{row.gpu_starts_per_day:.0f}+{row.cpu_starts_per_day:.0f}",
                 f"{row.cost_per_month:,.0f}",
                 f"{row.late_percent:.2f}",
                 f"{row.worst_day_late_percent:.2f}",
@@ -123,6 +137,8 @@ def _row(entry: Contender, result: Result, judged: Judged, known: float | None) 
         above_hindsight_percent=100 * (j / known - 1) if known else None,
         gpu_hours_per_day=gpu * a_day,
         cpu_hours_per_day=cpu * a_day,
+        gpu_starts_per_day=float(result.gpu_starts.mean()) * a_day,
+        cpu_starts_per_day=float(result.cpu_starts.mean()) * a_day,
         cost_per_month=float(result.cost.mean()) * judged.service.gpu_cost_per_hour * HOURS_PER_MONTH,
         late_percent=float(100 * missed.sum() / max(requests, 1.0)),
         worst_day_late_percent=float(result.late_percent.max()),

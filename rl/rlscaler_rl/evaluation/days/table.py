@@ -272,12 +272,23 @@ def _single_load(table: DayTable) -> Table:
             f"{row.mean('j'):.2f}",
             "-" if row.role == "reference" else f"{100 * (row.mean('j') / known - 1):+.1f}",
             *(f"{row.mean(hours):.1f}" for hours in ("gpu_hours", "cpu_hours")),
+            *(f"{row.mean(starts):.0f}" for starts in ("gpu_starts", "cpu_starts")),
             *(f"{row.mean(metric):.2f}" for metric in ("cost", "late_percent")),
             f"{max(row.late_percent):.2f}",
         )
         for row in table.scores
     ]
-    heads = ("J", "% above hindsight", "GPU-hours", "CPU-hours", "cost, GPU replicas", "late %", "worst day %")
+    heads = (
+        "J",
+        "% above hindsight",
+        "GPU-hours",
+        "CPU-hours",
+        "GPU starts",
+        "CPU starts",
+        "cost, GPU replicas",
+        "late %",
+        "worst day %",
+    )
     return Table(("autoscaler", *heads), rows)
 
 
