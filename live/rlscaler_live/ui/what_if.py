@@ -6,6 +6,7 @@ as for the evidence. All sides are judged by the changed objective and price.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from rlscaler_core.decision.batch import stack_size
 from rlscaler_core.decision.decide import Kind
-from rlscaler_core.decision.types import CPU, GPU, Int, Params, Samples
+from rlscaler_core.decision.types import CPU, GPU, POOLS, Int, Params, Samples
 from rlscaler_core.decision.units import LoadUnit
 from rlscaler_core.queueing.fluid import by_capacity
 from rlscaler_operator.cli.replay.actors import AvailableActors
@@ -134,7 +135,7 @@ def played(records: Iterable[Json], actors: AvailableActors, change: Change | No
     ran, sides, change = Side("as it ran"), [Side(label) for label in labels], change or Change()
     simulation: ShadowSimulation | None = None
     for record in records:
-        params, samples = decode_params(record["params"]), decode_samples(record["samples"])
+        params, samples = _as_believed(decode_params(record["params"]), record), decode_samples(record["samples"])
         if params.unit[0] != LoadUnit.REQUESTS or params.stream[0]:
             raise RecordError("only loads that are counted in requests can be played again")
         actor = actors.find(record.get("actor") or {}) if record["kind"] == "action" else None
@@ -153,6 +154,15 @@ def played(records: Iterable[Json], actors: AvailableActors, change: Change | No
         text = f"no two decisions are at most {LONGEST_STEP_SECONDS:g} s apart with the load and the capacity known"
         raise RecordError(f"the log holds nothing that can be played: {text}")
     return [ran, *sides]
+
+
+def _as_believed(params: Params, record: Json) -> Params:
+    """Return the parameters with the capacity that the record's decision went by, for all sides alike."""
+    own = params.copy()
+    own.learns_capacity[:] = False
+    if (capacity := record.get("capacity")) is not None:
+        own.requests_per_second[0] = [math.nan if capacity[pool] is None else capacity[pool] for pool in POOLS]
+    return own
 
 
 def _stepped(simulation: ShadowSimulation, judged: Params, samples: Samples) -> tuple[ShadowSimulation, Passed]:

@@ -97,6 +97,7 @@ def decision_log(tmp_path_factory):
             max_replicas=(10, 0),
             min_replicas=(1, 0),
             window_seconds=30.0,
+            learns_capacity=False,  # utilization stands at 70 % whatever the load is
             **params,
         )
         state = fresh_state(actor, replicas, end - seconds * length)
