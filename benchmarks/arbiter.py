@@ -2,10 +2,10 @@
 
 python benchmarks/arbiter.py [--seconds 5] [--out FILE]
 
-Members ask for 1 to 10 replicas, half of them have a guarantee, and the amount is 60 % of what is asked for. Of more
-resources than one a replica takes 0 to 8 units of each other one, of which there is 60 % too. The peer hands out one
-replica after another from a heap, guarantees first: what `MaxMinFair` finds due, without what the arbiter adds to it
-(loans, what still runs elsewhere, reasons). Both have to come to the same grants.
+Members request 1 to 10 replicas, half of them have a guarantee, and the amount is 60 % of the sum of the requests. With
+several resources a replica takes 0 to 8 units of each further resource, of which the amount is 60 % too. The peer hands
+out replicas singly from a heap, guarantees first: the grants of `MaxMinFair`, without the additions of the arbiter
+(loans, replicas that still run elsewhere, reasons). Both have to come to the same grants.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ def place(kube: KubeClient, indices: range) -> int:
 def settle(kube: KubeClient) -> None:
     """Wait until no node has changed for two seconds: new ones become ready, and every scheduler hears of each.
 
-    Raises TimeoutError where they still change after that: what is measured then is not the scheduler alone.
+    Raises TimeoutError where nodes still change after `SETTLED_SECONDS`: a measurement would not be of the scheduler
+    alone.
     """
     before: list[str] = []
     end = time.monotonic() + SETTLED_SECONDS

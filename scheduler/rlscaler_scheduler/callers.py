@@ -76,7 +76,7 @@ def brings(request: web.Request, token: Renewed[str] | None) -> bool:
 
 
 class Callers:
-    """Tells callers that may move placements from all others."""
+    """Authenticates callers that may move placements."""
 
     def __init__(self, folder: Path | None, token_file: Path | None) -> None:
         """Read tls.crt, tls.key and, where it is there, ca.crt in the folder, and the token. Raises SchedulerError."""

@@ -85,7 +85,7 @@ class Intake:
             self._held -= len(body)
 
     async def read(self, read: Callable[[bytes], Read], body: bytes) -> Read:
-        """Return what `read` makes of the body, a larger one on another thread. Raises RefusedError."""
+        """Return the result of `read` for the body, on another thread for a large body. Raises RefusedError."""
         if len(body) <= SMALL_BYTES:
             return _bounded(read, body)
         if self._queued >= MOST_QUEUED:

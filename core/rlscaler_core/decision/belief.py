@@ -209,7 +209,7 @@ def _begun(params: Params, belief: Float, samples: Samples) -> Float:
 
 
 def _look(params: Params, belief: Float, samples: Samples) -> _Look:
-    """Return what the measurements say, and note in `belief` the pressure and whether utilization follows the load."""
+    """Compare the measurements with `belief`; note in it the pressure and whether utilization follows the load."""
     elapsed = np.clip(samples.time - belief[:, MOVED], 0.0, LONGEST_SECONDS)
     belief[:, MOVED] = samples.time
     window = np.maximum(params.usage_seconds, params.window_seconds)
@@ -278,17 +278,18 @@ def _followed(belief: Float, elapsed: Float, load: Float, used: Float) -> tuple[
     """Return where (N, 2) utilization is not seen to ignore the load, and where it was seen to follow it."""
     x, y = np.log(load), np.log(np.maximum(used, 0.01))
     fresh = np.isfinite(x)[:, None] & np.isfinite(y)
-    one = np.isfinite(x)
-    first = one & np.isnan(belief[:, LOAD_MEAN])
+    measured = np.isfinite(x)
+    first = measured & np.isnan(belief[:, LOAD_MEAN])
     belief[first, LOAD_MEAN], belief[first, LOAD_SPREAD] = x[first], 0.0
     first2 = fresh & np.isnan(belief[:, USE_MEAN])
     belief[:, USE_MEAN] = np.where(first2, y, belief[:, USE_MEAN])
     belief[:, USE_SLOPE] = np.where(first2, 0.0, belief[:, USE_SLOPE])
     a = elapsed / FOLLOW_SECONDS
-    dx = np.where(one, x - belief[:, LOAD_MEAN], 0.0)
+    dx = np.where(measured, x - belief[:, LOAD_MEAN], 0.0)
     dy = np.where(fresh, y - belief[:, USE_MEAN], 0.0)
     belief[:, LOAD_MEAN] += a * dx
-    belief[:, LOAD_SPREAD] = np.where(one, (1 - a) * (belief[:, LOAD_SPREAD] + a * dx**2), belief[:, LOAD_SPREAD])
+    spread = (1 - a) * (belief[:, LOAD_SPREAD] + a * dx**2)
+    belief[:, LOAD_SPREAD] = np.where(measured, spread, belief[:, LOAD_SPREAD])
     belief[:, USE_MEAN] += a[:, None] * dy
     slope = (1 - a[:, None]) * (belief[:, USE_SLOPE] + (a * dx)[:, None] * dy)
     belief[:, USE_SLOPE] = np.where(fresh, slope, belief[:, USE_SLOPE])
@@ -341,6 +342,6 @@ def _mean(mean: Float, newest: Float, elapsed: Float, constant: Float, anew: Boo
     return np.where(begins, newest, mean + weight[:, None] * step)
 
 
-def _same(one: Float, other: Float) -> Bool:
-    same: Bool = (one == other) | (np.isnan(one) & np.isnan(other))
+def _same(left: Float, right: Float) -> Bool:
+    same: Bool = (left == right) | (np.isnan(left) & np.isnan(right))
     return same

@@ -162,7 +162,7 @@ def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Boo
 
 
 def _believed(params: Params, state: State, capacity: Capacity | None) -> tuple[Params, Capacity]:
-    """Return the parameters with the believed capacity of a replica, and what follows from it."""
+    """Return the parameters with the believed capacity of a replica, and the `Capacity` that follows."""
     own = believed(params, state)
     return own, capacity if capacity is not None and own is params else capacity_of(own)
 

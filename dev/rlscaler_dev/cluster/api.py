@@ -107,10 +107,10 @@ def up(
 
     kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
     cold_start_seconds: flavour -> (shortest, longest).
-    adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built the first time it is asked for).
+    adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built at its first use).
     source: 'release' or 'build' instead of the usual order ('auto').
     node: 'real' runs containers on a node `real-1` beside the nodes that kwok plays (Linux, root and
-    `make e2e-packages`); None is what the running cluster has, else 'kwok'.
+    `make e2e-packages`); None: the node of the running cluster, else 'kwok'.
     real_gpus: GPUs that the real node pretends to have.
     gateway_api: serve the Gateway API's kinds; beside a real node also its data plane, which takes long to build.
     kafka: a Kafka broker beside it (Java, and Maven the first time); one that has ended is started again on its topics.

@@ -49,10 +49,10 @@ def choose(
     release_reachable: Callable[[], bool],
     source: str = AUTO,
 ) -> Choice:
-    """PATH with a version that will do, else our cache, else upstream's release, else a build.
+    """Choose a binary on PATH with a compatible version, else our cache, else upstream's release, else a build.
 
-    `cached` is the path of a current binary in our cache, which came from a release or a build before. The network is
-    asked only when nothing is there yet. `source` 'release' or 'build' passes over what is found on PATH.
+    `cached` is the path of a current binary in our cache, from an earlier release or build. The network is used only
+    when neither PATH nor the cache has a binary. `source` 'release' or 'build' passes over binaries on PATH.
     """
     wanted = text(pinned(tool))
     refused: list[str] = []

@@ -1,6 +1,6 @@
 """Certificates of one cluster: a CA, one administrator's certificate that also serves, and the front proxy's.
 
-One certificate for all components is what kwokctl does too; it is enough for a cluster that listens on loopback only.
+A single certificate for all components, as of kwokctl, is enough for a cluster that listens on loopback only.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Beside:
 def best_constant(records: Records) -> Beside | None:
     """Return the cheapest constant replicas under which at most `MOST_LATE` of the requests of a run are late.
 
-    They stand before the load begins, and traffic is split by their capacity. What the network takes is left out. None
-    where no pair within the bounds of the pools is enough.
+    The replicas are ready before the load begins, and traffic is split by their capacity. The latency of the network is
+    left out. None where no pair within the bounds of the pools is enough.
     """
     run, seconds = records.run, len(records.offered_rps)
     arrived = np.sort(records.requests.between(run.started_at, run.started_at + seconds).scheduled_at) - run.started_at

@@ -3,7 +3,7 @@
 OUT/summary.json  timeline.csv  timeline.png    the results
 OUT/audit.jsonl                                 the operator's decisions, one a line
 OUT/data/                                       the raw records (`records.py`)
-OUT/logs/                                       what each process wrote
+OUT/logs/                                       output of each process
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door of the page: who may ask, and what a browser may do with an answer.
+"""Access control of the page: a check of each request, and security headers of each response.
 
 The page reads with the user's own rights, so neither other users of this machine (token), nor other pages in the same
 browser (Fetch metadata), nor names that are pointed at 127.0.0.1 later (Host) may use it.

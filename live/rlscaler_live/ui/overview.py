@@ -178,7 +178,7 @@ def comparison_of(body: Body, now: datetime | None = None) -> Comparison | None:
 
 
 def evidence_of(body: Body) -> tuple[str, str]:
-    """Return the days of evidence, as `6 of 7 days`, and what they say; empty where nothing is compared."""
+    """Return the days of evidence, as `6 of 7 days`, and the differences; empty where no policy is compared."""
     promotion = (body.get("status") or {}).get("promotion") or {}
     if promotion.get("days") is None:
         return "", ""

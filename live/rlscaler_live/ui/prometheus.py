@@ -51,7 +51,7 @@ class Reach:
         self._kube, self._url = kube, url
 
     async def series(self, body: Mapping[str, Any], window: Window) -> Columns:
-        """Return the operator's series of a policy. Raises MetricsError, which says what is missing."""
+        """Return the operator's series of a policy. Raises MetricsError with the cause."""
         metadata = body["metadata"]
         names = json.dumps(metadata["namespace"]), json.dumps(metadata["name"])
         chosen = f'{{__name__=~"{"|".join(SERIES)}",namespace={names[0]},policy={names[1]}}}'

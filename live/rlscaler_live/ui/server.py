@@ -128,15 +128,15 @@ class Page:
             return web.Response(status=204)
         await _listed(self.policies)
         sort = query.get("sort", "")
-        asked = {
+        filters = {
             "text": query.get("q", "").strip()[:100],
             "only": query.get("only", ""),
             "sort": sort if sort in SORTS else SORTS[0],
         }
         number = query.get("page", "")
-        shown = overview(self.policies.objects.values(), page=int(number) if number.isdecimal() else 1, **asked)
+        shown = overview(self.policies.objects.values(), page=int(number) if number.isdecimal() else 1, **filters)
         template = "overview_rows.html" if "HX-Request" in request.headers else "overview.html"
-        return self._render(template, {"shown": shown, "asked": asked, "policies": self.policies, "sorts": SORTS})
+        return self._render(template, {"shown": shown, "filters": filters, "policies": self.policies, "sorts": SORTS})
 
     async def _policy(self, request: web.Request) -> web.Response:
         body = await self._found(request)
@@ -157,7 +157,7 @@ class Page:
         return self._render("decision.html", await self._explained(request, await self._found(request)))
 
     async def _explained(self, request: web.Request, body: Json) -> Json:
-        """Return what a page shows of one decision, the one at the time in the address or the newest."""
+        """Return the context of a page about the decision at the time in the address, or about the newest decision."""
         at, metadata = _time(request), body["metadata"]
         here = f"/policies/{quote(metadata['namespace'])}/{quote(metadata['name'])}"
         explained = await self._data.explained(body, at)

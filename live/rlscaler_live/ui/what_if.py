@@ -127,7 +127,7 @@ class Side:
 
 
 def played(records: Iterable[Json], actors: AvailableActors, change: Change | None = None) -> list[Side]:
-    """Return the sides: what ran, the HPA formula and, with a `change`, the policy as it is and changed.
+    """Return the sides: the recorded run, the HPA formula and, with a `change`, the policy as it is and changed.
 
     Raises RecordError where a record cannot be read, or nothing in the log can be played.
     """

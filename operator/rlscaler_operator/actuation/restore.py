@@ -40,7 +40,7 @@ RETRY_SECONDS = 2.0
 """Pause before a deletion that could not be completed is looked at again."""
 
 TRIES = {"ScaleRefused": 5}
-"""Attempts at putting replicas back by the reason why they fail: what was refused on purpose is refused again."""
+"""Attempts at putting replicas back, by the reason of the failure: a deliberate refusal is likely to be repeated."""
 
 MOST_TRIES = 60
 """Attempts where they fail for another reason."""
@@ -130,7 +130,7 @@ class Deletion:
         return not left
 
     async def _give_up(self, policy: Policy, error: Exception) -> None:
-        """Say what was not put back, and the command that does it: a policy on its way out must not stay for ever."""
+        """Post the originals that were not restored, with commands that do: a deletion must not hang for ever."""
         assert policy.ownership.originals is not None
         commands = [
             f"kubectl -n {key[0]} scale {for_kubectl(key[1])} --replicas={wanted}"

@@ -109,8 +109,8 @@ class BudgetMembers:
         if len(selecting) == 1 and key in selecting[0].incumbents:
             return selecting[0]
         former = sorted((b for b in self._budgets if key in b.incumbents), key=lambda budget: budget.name)
-        kept = [budget for budget in former if budget in selecting or self._holds(budget, key)]
-        return next(iter(kept or selecting), None)
+        eligible = [budget for budget in former if budget in selecting or self._holds(budget, key)]
+        return next(iter(eligible or selecting), None)
 
     def _holds(self, budget: Budget, key: Key) -> bool:
         """Return whether a former member still has replicas that it has not given back."""
@@ -276,7 +276,7 @@ def members_of(
 ) -> Members:
     """Return the arbiter's table of all members, budget after budget.
 
-    With `if_all_acted` the policies that do not act request what they would request if they did.
+    With `if_all_acted` policies that do not act request the replicas that they would request if they did.
     """
     rows = [(number, request) for number, of_budget in enumerate(requests) for request in of_budget]
     minimum = [request.minimum * (request.acts or if_all_acted) for _, request in rows]

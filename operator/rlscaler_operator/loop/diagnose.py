@@ -287,11 +287,11 @@ def _off(policy: Policy) -> list[Problem]:
 def _below(policy: Policy, outcome: Outcome) -> Problem | None:
     """Return the pools whose measured capacity is below the declared one, with both numbers."""
     params, unit = outcome.entry.params, LOADS[policy.spec.capacity.unit]
-    carried, said = believed(params, outcome.state).requests_per_second[0], params.requests_per_second[0]
+    measured, declared = believed(params, outcome.state).requests_per_second[0], params.requests_per_second[0]
     texts = [
-        f"a replica of {pool} carries {carried[i]:.2g} {unit} as measured, and spec."
-        f"{policy.spec.per_replica_field(pool)} says {said[i]:g}: decisions go by the measurement; set the field to "
-        "it, or find out why replicas are slower"
+        f"a replica of {pool} carries {measured[i]:.2g} {unit} as measured, and spec."
+        f"{policy.spec.per_replica_field(pool)} says {declared[i]:g}: decisions go by the measurement; set the field "
+        "to it, or find out why replicas are slower"
         for i, pool in enumerate(POOLS)
         if below_declared(params, outcome.state)[0, i]
     ]

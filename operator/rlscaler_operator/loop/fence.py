@@ -1,4 +1,4 @@
-"""The fence around every policy: what fails for one policy in the loop's own frame ends nothing else."""
+"""Fence around every policy: an error for one policy in the loop's own frame ends the work for no other policy."""
 
 from __future__ import annotations
 

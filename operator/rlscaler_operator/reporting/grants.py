@@ -47,8 +47,8 @@ def describe_status_grant(budget: str, member: MemberStatus) -> str:
 
 def _sentence(budget: str, requested: int | None, granted: int, reason: Reason, because: str, resource: str) -> str:
     why = WHY[reason].format(because=because or "another", resource=resource or "the resource")
-    asked = "an unknown number" if requested is None else str(requested)
-    return f"RLScalingBudget {budget}: asked {asked}, granted {granted}: {why}"
+    wish = "an unknown number" if requested is None else str(requested)
+    return f"RLScalingBudget {budget}: asked {wish}, granted {granted}: {why}"
 
 
 def describe_if_acting(shared: BudgetGrants, row: int) -> str:

@@ -101,7 +101,7 @@ class Gaps:
                         log.warning("%s", error)
 
     async def look(self, kind: Watched) -> None:
-        """List a kind and forget what is missing. Raises OperatorError."""
+        """List a kind and forget known objects that no longer exist. Raises OperatorError."""
         absent = kind.known()
         if not absent:
             return

@@ -161,7 +161,7 @@ class _Parser:
         return left
 
     def _modifiers(self) -> str:
-        """Skip what stands behind a binary operator, and return `bool` where that is there."""
+        """Skip the modifiers of a binary operator, and return `bool` where it is among them, else an empty text."""
         modifier = ""
         while (word := self._word()) == "bool" or word in _MATCHING:
             self._take()

@@ -38,7 +38,7 @@ class Part:
     """Error of a single policy at fault."""
 
 
-Asked = tuple[Part | None, Results[Subject, dict[Key, Reading]]]
+PartResults = tuple[Part | None, Results[Subject, dict[Key, Reading]]]
 """Part that was asked apart, or None for all other policies, and the results."""
 
 
@@ -65,10 +65,10 @@ class Shared:
             answer = answers.get(name, {})
             error = answer if isinstance(answer, MetricsError) and answer.divisible and len(rest[name]) > 1 else None
             if parts or (error is not None and (lives or error.reason != SLOW)):
-                asked: list[Asked] = [(None, await self._divided(access, name, rest[name], answer, deadline))]
-                asked += [(part, await self._again(access, name, part, subjects, deadline)) for part in parts]
-                self._keep((access, name), list(_parts(asked)))
-                answers[name] = _merged([result for _, results in asked for result in results])
+                outcomes: list[PartResults] = [(None, await self._divided(access, name, rest[name], answer, deadline))]
+                outcomes += [(part, await self._again(access, name, part, subjects, deadline)) for part in parts]
+                self._keep((access, name), list(_parts(outcomes)))
+                answers[name] = _merged([result for _, results in outcomes for result in results])
         return answers
 
     def _keep(self, key: tuple[Access, str], parts: list[Part]) -> None:
@@ -90,7 +90,7 @@ class Shared:
     def _query(self, access: Access, name: str, subjects: Sequence[Subject]) -> Query | None:
         return next((query for query in self._queries(access, subjects) if query.name == name), None)
 
-    async def _asked(self, access: Access, name: str, subjects: Sequence[Subject]) -> dict[Key, Reading]:
+    async def _ask(self, access: Access, name: str, subjects: Sequence[Subject]) -> dict[Key, Reading]:
         """Return the readings of some subjects. Raises MetricsError."""
         query = self._query(access, name, subjects)
         answer = {} if query is None else (await self._sources.ask(access, [query]))[name]
@@ -111,7 +111,7 @@ class Shared:
 
         async def ask(some: Sequence[Subject]) -> dict[Key, Reading]:
             if not first:
-                return await self._asked(access, name, some)
+                return await self._ask(access, name, some)
             if isinstance(whole := first.pop(), MetricsError):
                 raise whole
             return whole
@@ -133,16 +133,16 @@ class Shared:
         if part.error is not None and time.monotonic() < part.until:
             return [(here, part.error)]
         try:
-            answer: dict[Key, Reading] | MetricsError = await self._asked(access, name, here)
+            answer: dict[Key, Reading] | MetricsError = await self._ask(access, name, here)
         except MetricsError as error:
             answer = error
         return await self._divided(access, name, here, answer, deadline)
 
 
-def _parts(asked: Iterable[Asked]) -> Iterator[Part]:
+def _parts(outcomes: Iterable[PartResults]) -> Iterator[Part]:
     """Yield the parts that are asked apart from now on: policies at fault, and for a while those asked with them."""
     now = time.monotonic()
-    for part, results in asked:
+    for part, results in outcomes:
         if part is not None and not results:
             yield part  # None of its policies is due.
         for some, result in results:

@@ -25,7 +25,7 @@ class Request(NamedTuple):
     units: tuple[float, ...]
     """Units of each resource that one replica takes."""
     acts: bool
-    """Whether the policy's decisions are written, so that its grant bounds it; else it requests what runs."""
+    """Whether the policy's decisions are written, so that its grant bounds them; else it requests running replicas."""
     running: int
     """Replicas that run, were ordered, or may be ordered by a grant that another shard still acts on."""
     replicas: float

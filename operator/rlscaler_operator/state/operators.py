@@ -42,8 +42,8 @@ class OperatorClaim(NamedTuple):
         if not isinstance(part, Mapping):
             return cls()
         lease, asked_by = (str(part.get(name) or "") for name in ("lease", "askedBy"))
-        answered, asked = (n if isinstance(n := part.get(name), int) else 0 for name in ("answered", "asked"))
-        return cls(lease, answered, asked_by, asked)
+        answered, question = (n if isinstance(n := part.get(name), int) else 0 for name in ("answered", "asked"))
+        return cls(lease, answered, asked_by, question)
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Standing:
         return claim.lease in ("", own) or claim[:2] == self.overruled
 
     def look(self, claim: OperatorClaim, own: str, now: float) -> Verdict:
-        """Return what to do: act, wait, ask the acting operator, or take over from it."""
+        """Return the next step: act, wait, ask the acting operator, or take over from that operator."""
         if claim.asked != self._heard:
             self._heard, self._heard_at = claim.asked, now
         if self.acts(claim, own):

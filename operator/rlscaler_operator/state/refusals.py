@@ -1,4 +1,4 @@
-"""Scale writes that the API server refuses, such as by an admission policy: what is tried meanwhile. Pure."""
+"""Scale writes that the API server refuses, such as by an admission policy, and bounds of the next attempts. Pure."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ HOLD_SECONDS = 120.0
 
 @dataclass(slots=True)
 class Refusal:
-    """The bounds of one target between two attempts at what was refused.
+    """Bounds of one target until the refused number of replicas is tried again.
 
-    Half of the way to what was refused is tried next, again and again, so that the pool comes as near as the API server
-    lets it, and decisions count on no more.
+    Each attempt goes half of the way to the refused number, so that the pool comes as near as the API server allows,
+    and decisions count on no more replicas.
     """
 
     words: str = ""
@@ -55,7 +55,7 @@ class Refusal:
 def within(params: Params, pools: Iterable[tuple[int, int, Refusal]], now: float) -> Params:
     """Return `params` (one row) with limits that the API server accepts; `pools` are number, replicas and refusal.
 
-    What runs already is within them, whoever set it.
+    Replicas that run already are within the limits, whichever client set them.
     """
     lowest, highest = params.min_replicas, params.max_replicas
     for pool, running, refusal in pools:

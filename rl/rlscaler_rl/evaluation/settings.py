@@ -69,7 +69,7 @@ class EvaluationSettings(BaseModel):
     duration_seconds: int = Field(600, ge=60, le=86_400, multiple_of=SENSE_SECONDS)
     world: Literal["uncertain", "exact"] = "uncertain"
     """uncertain: the declared capacity is wrong by -40 to +20 % and drifts, starts cost, Prometheus scrapes every 15 s;
-    exact: as declared. A live cluster is what it is."""
+    exact: as declared. A live cluster ignores the field."""
 
     min_replicas: int = Field(1, ge=0)
     max_replicas: int = Field(10, ge=1)

@@ -327,7 +327,7 @@ class Batch:
                 self.level.count_latencies(self.facts, self.cluster, self.rows[:count])
 
     def _unexplained_tick(self, count: int) -> None:
-        """`floor_tick` of the first `count` rows, without the account of what changed the replicas."""
+        """Run `floor_tick` for the first `count` rows, without the reasons of changed replicas."""
         params, capacity = self._first[count]
         samples = sensing.sense(self.facts, self.sensors, self.cluster, self.rows[:count], latency=False)
         samples.time = samples.time + self.scenarios.epoch[:count]

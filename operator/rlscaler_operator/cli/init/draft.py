@@ -31,7 +31,7 @@ class Draft:
     notes: dict[str, str] = field(default_factory=dict)
     """Reasons of the values, by path; a path without a value is left to its default or to be learned."""
     lost: list[str] = field(default_factory=list)
-    """Sentences on what the present scaler has and the policy does not."""
+    """Sentences on settings of the present scaler that the policy lacks."""
 
     def set(self, path: str, value: Any, why: str = "") -> None:
         self.fields[path] = value

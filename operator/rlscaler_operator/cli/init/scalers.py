@@ -45,7 +45,7 @@ OBJECT = {
 
 
 def take_over(draft: Draft, scaler: Json, pool: str) -> None:
-    """Set what a policy has too, and note all else that the scaler has."""
+    """Set the fields for which a policy has an equivalent, and note the scaler's other settings."""
     source, spec = f"{scaler['kind']} {scaler['metadata']['name']}", scaler["spec"]
     if scaler["kind"] == "ScaledObject":
         lost = [*_triggers(draft, source, spec, pool), *_rest(spec)]
@@ -164,7 +164,7 @@ def _rest(spec: Json) -> Iterator[str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a value in one line, without what may be a secret."""
+    """Return a value in one line, without possible secrets."""
     if isinstance(value, Mapping):
         value = {name: "…" if SECRET.search(name) and isinstance(text, str) else text for name, text in value.items()}
     return shorten(json.dumps(value, ensure_ascii=False))

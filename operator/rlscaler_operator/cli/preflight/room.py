@@ -31,14 +31,14 @@ async def check_room(kube: Kube, look: Look) -> list[Check]:
 
 def check_pods(key: Key, body: Json) -> Check:
     """Compare the replicas that a target asks for with the pods that exist, and those with the ready ones."""
-    asked, there = _replicas(body), existing(body)
+    desired, pods = _replicas(body), existing(body)
     ready = int((body.get("status") or {}).get("readyReplicas") or 0)
-    title = f"{titled(key[1])} has a pod for each of the {asked} replicas that it asks for"
-    if there < asked:
+    title = f"{titled(key[1])} has a pod for each of the {desired} replicas that it asks for"
+    if pods < desired:
         refused = parse_deployment(body).refused
         words = refused or f"see kubectl -n {key[0]} describe {for_kubectl(key[1])}"
-        return Check(title, f"{asked - there} have none: {words}", f"pods-{key[1]}", stops=bool(refused))
-    waits = f"{there - ready} of them are not ready: see kubectl -n {key[0]} get pods" if ready < asked else ""
+        return Check(title, f"{desired - pods} have none: {words}", f"pods-{key[1]}", stops=bool(refused))
+    waits = f"{pods - ready} of them are not ready: see kubectl -n {key[0]} get pods" if ready < desired else ""
     return Check(title, waits, f"pods-{key[1]}", stops=False)
 
 

@@ -1,8 +1,8 @@
-"""Worlds that days are played in: one where the declared numbers hold, and one as uncertain as that of users.
+"""Worlds that days are played in: an exact world, as declared, and a world as uncertain as a cluster of users.
 
 In the uncertain world the capacity of a replica is off the declared one by a constant error, and in every second row it
-swings within the day. Nobody is told: policies have what they measure, HPA and Knative read utilization and rates of
-their own, and KEDA divides by the declared number, as in a cluster. Starts cost seconds of the pod's price.
+swings within the day. No contender knows the error: policies have their measurements, HPA and Knative read utilization
+and rates of their own, and KEDA divides by the declared number, as in a cluster. Starts cost seconds of a pod's price.
 """
 
 from __future__ import annotations
