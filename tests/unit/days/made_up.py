@@ -14,9 +14,9 @@ from rlscaler_rl.workloads import Part
 HOUR = 3600
 
 
-def load(name: str, rate: float = 30.0, group: str | None = None, length: int = HOUR) -> ServiceLoad:
-    """Return a load of five days of `length` seconds, with a jump in the middle of each of its hours."""
-    seconds = np.arange(5 * length)
+def load(name: str, rate: float = 30.0, group: str | None = None, length: int = HOUR, days: int = 5) -> ServiceLoad:
+    """Return a load of days of `length` seconds, with a jump in the middle of each of its hours."""
+    seconds = np.arange(days * length)
     values = rate * (1 + 1.0 * ((seconds % HOUR) // 600 == 3))
     return ServiceLoad(
         name=name,
