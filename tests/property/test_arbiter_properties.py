@@ -221,6 +221,7 @@ class World:
         self.members.current = np.where(target >= current, target, current - 1).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rule", "resources"), [*((rule, 1) for rule in EVERY), ("MaxMinFair", 2), (NETWORKS[0], 2)])
 def test_no_guarantee_is_broken_in_100_000_intervals(rule: str, resources: int) -> None:
     """A member that asks for its guarantee has it within the intervals of the loan, and with one interval at once."""

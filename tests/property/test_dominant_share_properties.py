@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,7 @@ def test_nothing_is_left_that_a_whole_replica_could_use(seed: int) -> None:
         assert (members.units[row] > room + EPSILON).any()
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, more=st.integers(1, 30))
 @settings(max_examples=400, deadline=None)
 def test_asking_for_more_replicas_gives_no_more_that_are_of_use(seed: int, more: int) -> None:

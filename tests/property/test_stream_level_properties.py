@@ -21,6 +21,7 @@ MOST = 8
 CHANGES = st.lists(st.tuples(st.integers(1, 40), st.integers(1, MOST)), max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.sampled_from(NAMES), st.integers(1, 14), CHANGES, st.sampled_from([0.0, 0.5, 1.0]), st.integers(0, 99))
 @example("range", 4, [(1, 5)], 0.0, 6)  # a newcomer is ready, joins and gets a partition within one step

@@ -74,6 +74,7 @@ def test_a_recorded_hour_is_one_stretch_of_its_own_seconds_at_both_scrapes():
     assert from_library("servegen_small", 240.0).by_second
 
 
+@pytest.mark.slow
 def test_a_fall_in_the_middle_of_the_day_makes_the_second_half_late():
     world = replace(UNCERTAIN, errors=(0.0,), drift=0.0, fall=0.5, pools=("gpu",))
     steady = replace(load("a", length=SHORT), seconds=lambda first, last: np.full(last - first, 60.0))

@@ -17,6 +17,8 @@ from rlscaler_core.decision.rule import Rule, RuleSettings, rule_replicas
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Params, Samples, State
 
+pytestmark = pytest.mark.slow
+
 MONDAY, DAY, TICK = 1_767_571_200.0, 86400.0, 15.0
 PLAIN = RuleSettings(late_price=0.0)
 
@@ -64,7 +66,6 @@ def capacity(state: State, at: float, settings: RuleSettings, rate: float = 20.0
     return float(rule_replicas(params(), state, samples(time, rate), settings)[0] @ np.array([20.0, 4.0]))
 
 
-@pytest.mark.slow
 def test_capacity_stands_before_a_jump_that_the_calendar_knows(known: State) -> None:
     before = capacity(known, 1800 - 50, RuleSettings())
     assert before > 60
@@ -151,7 +152,6 @@ def poisoned(kind: str) -> State:
     return replace(state, load_recent=recent, load_calendar=calendar)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["nan", "inf", "zero", "negative", "level of a millionth"])
 def test_a_damaged_memory_never_takes_capacity_that_the_load_needs(kind: str) -> None:
     """Whatever stands in the memory, the load of this moment is carried and the replicas stay finite and in range."""

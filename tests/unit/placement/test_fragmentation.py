@@ -160,6 +160,7 @@ def _place(nodes: Nodes, one: Pods, at: int, kinds: TypicalPods) -> None:
     nodes.requested[at] += one.requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", Scheduler)
 def test_no_scheduler_gives_more_than_there_is(scheduler: Scheduler) -> None:
     rng = np.random.default_rng(9)

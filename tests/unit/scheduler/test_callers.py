@@ -53,17 +53,16 @@ async def test_without_authority_and_token_the_server_says_that_it_is_open() -> 
 
 def write(folder: Path, authority: Authority) -> Path:
     folder.mkdir(exist_ok=True)
-    certificate, key = authority.issue()
-    for name, text in (("tls.crt", certificate), ("tls.key", key), ("ca.crt", authority.pem)):
-        (folder / name).write_text(text)
+    for name, key in (("tls.crt", "certificate"), ("tls.key", "private_key"), ("ca.crt", "ca")):
+        (folder / name).write_text(authority.texts[key])
     return folder
 
 
 async def test_a_certificate_of_the_authority_lets_in_and_another_does_not(tmp_path: Path) -> None:
-    authority = Authority()
+    authority = Authority(tmp_path / "authority")
     own, client = (write(tmp_path / name, authority) for name in ("own", "client"))
     server = server_of(node("a"), node("b"), tls_folder=own)
-    other = write(tmp_path / "foreign", Authority())
+    other = write(tmp_path / "foreign", Authority(tmp_path / "other"))
     runner = web.AppRunner(server.application(), **LIMITS)
     await runner.setup()
 

@@ -50,7 +50,7 @@ def test_what_nobody_measured_is_named(tmp_path):
     [
         (lambda spec: spec["targets"]["cpu"].pop("requestsPerSecond"), r"targets\.cpu\.requestsPerSecond"),
         (lambda spec: spec["targets"]["gpu"].update(minReplicas=11), r"targets\.gpu\.minReplicas"),
-        (lambda spec: spec["targets"]["gpu"].update(maxReplicas=65), r"maxReplicas = 65"),
+        (lambda spec: spec["targets"]["gpu"].update(maxReplicas=201), r"maxReplicas = 201"),
         (lambda spec: spec["slo"].update(latencyMilliseconds=200), r"latencyMilliseconds"),
         (
             lambda spec: (spec.update(guards={"budgetPerHour": 4}), spec["targets"]["gpu"].update(minReplicas=2)),

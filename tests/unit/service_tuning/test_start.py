@@ -48,6 +48,7 @@ def test_the_bundled_policys_weights_act_as_its_graph_does():
     assert np.allclose(ours, actor.probabilities(stacked()), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_model_takes_over_the_weights_under_its_own_standardisation(model):
     start = load_start(None)
     width = model.observation_space.shape[0]

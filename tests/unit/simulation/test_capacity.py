@@ -24,6 +24,7 @@ EXACT = {
 """J of an episode before capacity could move and starts could cost."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "autoscaler"), EXACT)
 def test_figures_of_the_exact_world_are_as_before(level, autoscaler):
     result = run(nominal(["periodic"], [2], 900, 15.0, high=160.0), autoscaler(), level=level).result

@@ -120,6 +120,7 @@ def learned_from(options, steps=200):
     return learner.act(seen[:50], greedy=True), best
 
 
+@pytest.mark.slow
 def test_actions_that_are_worth_the_same_stay_so_while_the_critic_learns_how_much_is_lost():
     """Most of what is remembered is what the rule does. That does not make other actions look better."""
     options = Options(tenants=3, hidden=16, batch=32, local=1.0)
@@ -137,6 +138,7 @@ def test_actions_that_are_worth_the_same_stay_so_while_the_critic_learns_how_muc
     assert (worth - worth[..., AS_THE_RULE, None]).abs().amax() < 0.06
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["grouped", "off"])
 def test_it_learns_what_each_role_should_do(attention):
     options = Options(tenants=3, hidden=16, gamma=0.0, learning_rate=1e-2, attention=attention, local=1.0)
@@ -144,6 +146,7 @@ def test_it_learns_what_each_role_should_do(attention):
     assert (found == best).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_slots_that_do_not_act_do_as_the_rule_does():
     options = Options(tenants=3, hidden=16, gamma=0.0, learning_rate=1e-2, acts=(False, False, True), local=1.0)
     found, best = learned_from(options)

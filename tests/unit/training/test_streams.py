@@ -33,6 +33,8 @@ from rlscaler_rl.training.stream_loads import RANGES, SHAPES, StreamRanges, draw
 from rlscaler_rl.training.streams import Options, config_of, envelope, install, train
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
+pytestmark = pytest.mark.slow
+
 TINY = Options(seed=3, steps=80, groups=2, courses=1, looked_at=2, look_every=1)
 BARE = bare_manifest(config_of(TINY), STREAMS)
 RULE = rule_of(BARE)
@@ -136,7 +138,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train(TINY, tmp_path_factory.mktemp("streams") / "one", lambda text: None)
 
 
-@pytest.mark.slow
 def test_a_training_leaves_a_network_that_the_operator_loads_and_its_envelope_says_for_what(folder: Path) -> None:
     manifest = Manifest.load(folder / "manifest.json")
     assert Actor.load(folder / "policy.onnx", manifest).manifest.residual
@@ -155,7 +156,6 @@ def test_a_training_does_not_overwrite_another(folder: Path) -> None:
     assert "policy.onnx is in it; choose another folder with --out" in done.output
 
 
-@pytest.mark.slow
 def test_equal_seeds_train_equal_networks(folder: Path, tmp_path: Path) -> None:
     again = train(TINY, tmp_path / "again", lambda text: None)
     assert (again / "policy.onnx").read_bytes() == (folder / "policy.onnx").read_bytes()

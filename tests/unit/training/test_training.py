@@ -27,6 +27,8 @@ from rlscaler_rl.training.network import actor_from_zip
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def model(small) -> PPO:

@@ -30,6 +30,7 @@ def columns(scenarios):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_episodes_are_a_function_of_their_arguments(name):
     one, same, other = (episodes(name, Part.TEST, **SMALL, seed=seed) for seed in (3, 3, 30))
