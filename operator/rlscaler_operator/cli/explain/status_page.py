@@ -104,9 +104,11 @@ def _guards(last: Mapping[str, Any]) -> Table:
 
 def _history(history: list[Mapping[str, Any]]) -> Table:
     table = _table("Last changes", "ago", "asked for", "replicas", "written", "because")
+    # Rich narrows all columns that may wrap, whatever their min_width; the names of this column are the longest words.
+    table.columns[-1].no_wrap = True
     for change in history:
         replicas = f"{counts(change['base'])} → {counts(change['desired'])}"
-        written, reasons = "yes" if change.get("applied") else "no", ", ".join(change.get("reasons") or ())
+        written, reasons = "yes" if change.get("applied") else "no", ",\n".join(change.get("reasons") or ())
         table.add_row(age(change["time"]), _asked(change.get("action")), replicas, written, reasons)
     return table
 
