@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.decide import Kind, Proposal, decide
 from rlscaler_core.decision.guards import STAGES, without
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
@@ -174,7 +175,7 @@ def test_a_million_steps_stay_in_bounds_and_never_fall_on_unknown_data() -> None
         else:
             decision, state, unknown, static = step(rng, params, state, samples, residual=index % 8 == 0)
         check(params, before, samples, decision, unknown, static)
-        witness.check(params, samples, decision, unknown, acted=index % 4 != 3)
+        witness.check(believed(params, state), samples, decision, unknown, acted=index % 4 != 3)
         written = rng.random((ROWS, 1))
         by_hand = rng.integers(0, 35, (ROWS, 2)) * params.present
         spec = np.where(written < 0.8, decision.desired, np.where(written < 0.95, spec, by_hand))

@@ -329,7 +329,11 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
     misses = np.where(seen.blind & unexplained, MISSES * np.nan_to_num(near), 0.0)
     down = np.where(lies, OVERLOAD, misses)
-    loaded = seen.blind & informed & (belief[:, PRESSURE] > LOADED)
+    # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization:
+    # a server that refuses what is too much answers the rest in time, however full it is.
+    declared = belief[:, DECLARED]
+    lowered = either(params.present & ((belief[:, VALUE] < declared) | np.isnan(declared)))
+    loaded = seen.blind & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
     return np.asarray((up - down) * seen.elapsed, np.float64)
 

@@ -73,7 +73,8 @@ def test_the_belief_comes_to_the_capacity_that_replicas_have(error, cpu):
 @pytest.mark.parametrize("factor", [0.12, 8.0])
 def test_a_number_that_is_many_times_wrong_is_left(factor):
     state, _ = after(service((20.0 / factor, np.nan)), 4, (20.0, np.nan))
-    assert state.belief[0, 0] == pytest.approx(20, rel=0.1)
+    # Replicas that are taken for worse than they are cost money; taken for better they make requests late.
+    assert 20 * 0.86 < state.belief[0, 0] < 20 * 1.1
 
 
 def test_an_undeclared_capacity_is_measured_under_load():
