@@ -26,7 +26,7 @@ FLAGS = (
 
 WIDE, NARROW = (1440, 900), (390, 844)
 
-SECONDS = 20.0
+SECONDS = 120.0
 """Longest wait for an answer of the browser, and for a condition of a page."""
 
 

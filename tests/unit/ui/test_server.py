@@ -188,7 +188,7 @@ async def test_a_page_that_fails_says_so_under_the_same_headers(policy):
 async def test_the_command_prints_an_address_that_opens_the_page(policy, capsys):
     async with served(Cluster([policy()])) as page:
         serving = asyncio.create_task(server.serve(page.page.kube, "ns", Options()))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not (printed := capsys.readouterr().out):
                 assert not serving.done()
                 await asyncio.sleep(0.01)
