@@ -61,8 +61,14 @@ class Part(Protocol):
     async def run(self) -> None: ...
 
 
+KINDS = ["Target"]
+"""Kinds of objects that may be unreadable."""
+
+
 def _fenced(kind: str) -> Callable[[Put[P]], Put[P]]:
     """Return a decorator by which an object that cannot be taken in ends neither the operator nor its start."""
+
+    KINDS.append(kind)
 
     def decorate(put: Put[P]) -> Put[P]:
         def fenced(context: Context, body: Body, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -90,6 +96,9 @@ class Context:
         }
         self.health = Health(parts)
         self.engine = build_engine(settings, kube, self.health.turn)
+        for kind in KINDS:
+            # A counter without a series until its first failure hides the first one from `increase`.
+            self.engine.metrics.unreadable.labels(kind)
         self.apis = OptionalApis(kube, self._optional(), self.read_optional, self.drop_optional)
         self.stop = asyncio.Event()
         """Set when a part of the operator has failed: then the process ends."""
