@@ -101,7 +101,7 @@ class PodFacts(NamedTuple):
     gpu_index: int
     """-1 where the pod does not say."""
     daemon: bool
-    """Of a DaemonSet: such a pod does not make a node used."""
+    """Whether a DaemonSet owns the pod: such a pod does not make a node used."""
     ends_at: float
     """Seconds since 1970 when it is expected to end; NaN where that is not known."""
     lifetime_s: float

@@ -77,7 +77,7 @@ class _Roster:
     names: list[str]
     rows: Int
     version: int
-    """Of the cache, for which the rows hold."""
+    """Version of the cache for which the rows hold."""
 
 
 class Rosters:

@@ -16,9 +16,9 @@ class PerReplica(Model):
     """Capacity of one ready replica of each pool."""
 
     gpu: Carried | None = None
-    """Of the GPU pool; default: measured under load."""
+    """Capacity of one replica of the GPU pool; default: measured under load."""
     cpu: Carried | None = None
-    """Of the CPU pool; default: measured under load."""
+    """Capacity of one replica of the CPU pool; default: measured under load."""
 
 
 class Capacity(Model):

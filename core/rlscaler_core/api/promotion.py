@@ -90,7 +90,7 @@ class PromotionStatus(Reported):
     """The other side: the replicas that really run or, while the policy acts, a virtual service under the HPA
     formula."""
     regret: Regret | None = None
-    """Of the days that count."""
+    """Regret of the days that count."""
     basis: Word | None = None
     """Basis of the evidence, a digest for each part that decisions read. Another basis begins anew."""
     evidence: list[EvidenceDay] = Field(default_factory=list, max_length=EVIDENCE_DAYS)

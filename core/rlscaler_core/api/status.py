@@ -49,9 +49,9 @@ class PoolCounts(Reported):
     """One whole number for each pool; absent for a pool without target."""
 
     gpu: Count | None = None
-    """Of the GPU pool."""
+    """Number of the GPU pool."""
     cpu: Count | None = None
-    """Of the CPU pool."""
+    """Number of the CPU pool."""
 
 
 class TargetStatus(Reported):
@@ -170,9 +170,9 @@ class Weights(Reported):
     """Shares of the traffic, per mille."""
 
     gpu: Annotated[int, Field(ge=0, le=1000)]
-    """Of the GPU pool."""
+    """Share of the GPU pool."""
     cpu: Annotated[int, Field(ge=0, le=1000)]
-    """Of the CPU pool."""
+    """Share of the CPU pool."""
 
 
 class Latency(Reported):
@@ -272,9 +272,9 @@ class ByPool(Reported):
     """A number of each pool."""
 
     gpu: Annotated[float, Field(ge=0)] | None = None
-    """Of the GPU pool."""
+    """Number of the GPU pool."""
     cpu: Annotated[float, Field(ge=0)] | None = None
-    """Of the CPU pool."""
+    """Number of the CPU pool."""
 
 
 class CapacityStatus(Reported):
@@ -283,9 +283,9 @@ class CapacityStatus(Reported):
     unit: UnitName
     """`capacity.unit`."""
     gpu: Annotated[float, Field(gt=0)] | None = None
-    """Of a replica of the GPU pool, as believed; absent while it is not known."""
+    """Believed capacity of a replica of the GPU pool; absent while it is not known."""
     cpu: Annotated[float, Field(gt=0)] | None = None
-    """Of a replica of the CPU pool."""
+    """Believed capacity of a replica of the CPU pool; absent while it is not known."""
     declared: ByPool | None = None
     """The capacity in the spec that the belief began from; absent where the spec has none or is trusted."""
     uncertain_percent: ByPool | None = None

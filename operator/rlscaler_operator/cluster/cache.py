@@ -63,9 +63,9 @@ class Autoscaler:
     target: str
     """Name of the scaled Deployment, or a reference to an object of another kind."""
     policies: frozenset[str] = frozenset()
-    """Of a ScaledObject, the policies whose recommendations it takes by the external scaler."""
+    """Policies whose recommendations a ScaledObject takes by the external scaler; empty for an HPA."""
     made_for: str = ""
-    """Of a HorizontalPodAutoscaler, the ScaledObject that KEDA made it for and whose metrics it lacks; empty = none."""
+    """Name of the ScaledObject for which KEDA made this HPA and whose metrics the HPA lacks; empty: there is none."""
     revision: int = field(default=0, compare=False)
     """Number of the cache's own that changes with every field above."""
 

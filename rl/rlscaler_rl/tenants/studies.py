@@ -98,11 +98,11 @@ class Study(Document):
     name: str
     seeds: list[int]
     epochs: int
-    """Of each training."""
+    """Number of epochs of each training."""
     pools: int
     lines: list[Line]
     returns: dict[str, list[float]] = Field(default_factory=dict)
-    """Of a study of training by variant: the mean reward of the pools in every epoch, over the seeds."""
+    """Mean reward of the pools in every epoch, over the seeds, by variant of the training; empty without a training."""
 
 
 def tested(options: Options, pools: int) -> Request:
