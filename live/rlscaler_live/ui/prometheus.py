@@ -1,8 +1,7 @@
 """Ranges of the operator's series of one policy, through the user's own reach.
 
 The user's kubeconfig reaches a Prometheus that is a Service through the API server, as `kubectl get --raw` does; any
-other address has to be in `--prometheus-url`: an author of a policy must not send the user's requests to an address of
-the author's choice.
+other address has to be in `--prometheus-url`: an author of a policy must not choose where the user's requests go.
 """
 
 from __future__ import annotations
