@@ -86,6 +86,9 @@ def test_values_that_cannot_be_are_refused(helm, options, said):
         template(helm, *options)
 
 
+CONFINED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+
 @pytest.fixture
 def account(helm, cluster, kube, tmp_path) -> Iterator[tuple[KubeClient, object]]:
     """What the chart makes, and one pod of it on the node near: a client with its token, and the kubeconfig."""
@@ -101,7 +104,9 @@ def account(helm, cluster, kube, tmp_path) -> Iterator[tuple[KubeClient, object]
             "nodeName": "near",
             "serviceAccountName": NAME,
             "automountServiceAccountToken": False,
-            "containers": [{"name": "c", "image": "played"}],
+            # Other tests of charts leave the namespace restricted.
+            "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+            "containers": [{"name": "c", "image": "played", "securityContext": CONFINED}],
         },
     }
     kube.create(pod)
