@@ -3,6 +3,8 @@
 const place = document.getElementById("charts");
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const drawn = [];
+// The decision that arrow keys reached. The cursor does not hold it: a browser moves that to a resting mouse after every layout.
+let chosen = null;
 
 const LOAD = [
   ["low", "forecast, half of the time below", "band"], ["high", "forecast, 9 of 10 times below", "band"],
@@ -30,6 +32,7 @@ function joined(tables) {
 }
 
 function draw(answer) {
+  const focused = drawn.findIndex((chart) => chart.over === document.activeElement);
   for (const chart of drawn.splice(0)) chart.destroy();
   place.replaceChildren();
   const data = joined(answer.tables);
@@ -38,6 +41,7 @@ function draw(answer) {
     if (lines.every(([name]) => ["low", "high", "hpa_gpu", "hpa_cpu"].includes(name))) continue;
     drawn.push(one(title, lines, stepped, data, answer));
   }
+  drawn[focused]?.over.focus();
   if (answer.late) say(`More requests were late than allowed in ${answer.late[0]} of ${answer.late[1]} minutes.`, "");
   if (!drawn.length) say("Nothing is known of this range.", "note");
   for (const note of answer.notes) say(note, "note warn");
@@ -106,15 +110,16 @@ function mark(chart) {
 
 function step(event, chart, answer) {
   const times = answer.decisions.length ? answer.decisions : chart.data[0];
-  const here = chart.cursor.left >= 0 ? chart.posToVal(chart.cursor.left, "x") : times[times.length - 1];
-  const pixel = chart.posToVal(1, "x") - chart.posToVal(0, "x");
+  const here = chosen ?? (place.dataset.at ? Number(place.dataset.at) : times[times.length - 1]);
   let next;
-  if (event.key === "ArrowRight") next = times.find((time) => time > here + pixel / 2);
-  else if (event.key === "ArrowLeft") next = times.findLast((time) => time < here - pixel / 2);
+  if (event.key === "ArrowRight") next = times.find((time) => time > here);
+  else if (event.key === "ArrowLeft") next = times.findLast((time) => time < here);
   else if (event.key === "Enter") { explain(here, answer); return; }
   else return;
   event.preventDefault();
-  if (next !== undefined) chart.setCursor({ left: chart.valToPos(next, "x"), top: 20 });
+  if (next === undefined) return;
+  chosen = next;
+  chart.setCursor({ left: chart.valToPos(next, "x"), top: 20 });
 }
 
 async function explain(at, answer) {
@@ -123,6 +128,7 @@ async function explain(at, answer) {
   address.searchParams.set("at", near);
   history.replaceState(null, "", address);
   place.dataset.at = near;
+  chosen = null;
   drawn.forEach(mark);
   await htmx.ajax("GET", `${place.dataset.decision}${address.search}`, "#decision");
 }
