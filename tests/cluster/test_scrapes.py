@@ -67,7 +67,7 @@ def gpu(exporter: Counters, namespace: str, pod: str, percent: float) -> None:
 LONG = {length: ("chat-with-a-very-long-name-" * 3)[: length - 4] + "-gpu" for length in (46, 47, 52, 56, 57)}
 
 
-SHOP = Subject("shop", "chat", ("chat-gpu", "chat-cpu"), learns=True)
+SHOP = Subject("shop", "chat", ("chat-gpu", "chat-cpu"))
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +255,7 @@ async def test_exporters_of_gpus_containers_and_requests_are_understood_without_
 
 
 async def test_an_ha_pair_without_deduplication_counts_once(url: str) -> None:
-    subject = Subject("pair", "twice", ("twice-gpu", None), learns=True)
+    subject = Subject("pair", "twice", ("twice-gpu", None))
     found = await settled(url, subject, (1, 0), "arrival_rate", "p95_latency")
     assert found["arrival_rate"].value == about(40)
     assert found["p95_latency"].known

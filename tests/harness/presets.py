@@ -7,15 +7,14 @@ source or documentation. Counters rise by a sixtieth of what the file says each 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.labels import Labels
-from rlscaler_operator.sensing.measure import Readings, load_of, measure
+from rlscaler_operator.sensing.measure import Readings, measure
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Window, batch
-from rlscaler_operator.sensing.results import Answers, Reading
+from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.sensing.subject import Subject
 
 WINDOW = Window(8, 1.0, 4)
@@ -99,11 +98,10 @@ HELD = {"vllm": (0, 0), "sglang": (12, 12), "rayserve": (0, 0), "llamacpp": (6, 
 """Requests that run or wait, and that run."""
 
 
-async def loaded(url: str, subject: Subject, ready: tuple[int, int] = (1, 0)) -> tuple[Readings, Reading]:
-    """The readings of a subject whose load is counted in another unit, and how much of the load is done."""
-    subject = replace(subject, learns=True)
-    names = [f"{subject.preset} {name} {subject.unit}" for name in ("load", "done")]
+async def loaded(url: str, subject: Subject, ready: tuple[int, int] = (1, 0)) -> Readings:
+    """Return the readings of a subject whose load is counted in another unit than requests."""
+    names = [f"{subject.preset} load {subject.unit}"]
     if subject.requests.counts_arrivals:
         names.append(f"{subject.counted_by} arrival_rate")
     answers = await answers_to(url, subject, *names)
-    return measure(answers, subject, ready), load_of(answers, "done", subject)
+    return measure(answers, subject, ready)

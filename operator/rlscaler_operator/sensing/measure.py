@@ -125,9 +125,7 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
 
     ready_pools = {POOLS[pool]: ready[pool] for pool in pools}
     readings = {
-        "arrival_rate": arrivals(
-            rate_of(answers, "arrival_rate", subject, subject.requests.counts_arrivals), ready_pools
-        ),
+        "arrival_rate": arrivals(rate_of(answers, subject, subject.requests.counts_arrivals), ready_pools),
         "cpu_utilization": utilization(
             CPU, lambda: ratio([reading("cpu_usage", CPU)], [request("cpu", CPU)], [ready[CPU]])
         ),
@@ -142,7 +140,7 @@ def measure(answers: Answers, subject: Subject, ready: tuple[int, int]) -> Readi
     for name, promql in subject.queries:
         readings[REPLACES[name]] = _own(pick(answers[own_name(name, promql)], NOTHING), name, promql)
     if subject.unit != "requests":
-        load = readings.pop("load", None) or arrivals(load_of(answers, "load", subject), ready_pools)
+        load = readings.pop("load", None) or arrivals(load_of(answers, subject), ready_pools)
         load = _explained(load, subject)
         readings = readings | {REQUEST_RATE: readings["arrival_rate"], "arrival_rate": load}
     return readings
@@ -158,17 +156,12 @@ def _own(reading: Reading, name: str, promql: str) -> Reading:
     return reading
 
 
-def load_of(answers: Answers, name: str, subject: Subject) -> Reading:
-    """Return the arriving load (`name` `load`) or the processed load (`done`) in the unit of a subject, with its pools.
-
-    For requests these are the arriving and the answered ones.
-    """
-    if subject.unit == "requests":
-        return rate_of(answers, {"load": "arrival_rate", "done": "answer_rate"}[name], subject)
+def load_of(answers: Answers, subject: Subject) -> Reading:
+    """Return the arriving load in a subject's unit other than requests, with its pools."""
     if not subject.counts_load:
         text = f"the preset {subject.preset or 'in use'} does not count {subject.unit}: set spec.metrics.queries.load"
         return unknown("NotExported", text)
-    return _sum_of_pools(answers.get(named(subject.preset, f"{name} {subject.unit}"), {}), subject, subject.preset)
+    return _sum_of_pools(answers.get(named(subject.preset, f"load {subject.unit}"), {}), subject, subject.preset)
 
 
 def _explained(load: Reading, subject: Subject) -> Reading:
@@ -179,11 +172,11 @@ def _explained(load: Reading, subject: Subject) -> Reading:
     return load._replace(message=text)
 
 
-def rate_of(answers: Answers, name: str, subject: Subject, exported: bool = True) -> Reading:
-    """Return the rate of the requests of a service and of its pools; unknown where it is not `exported`."""
+def rate_of(answers: Answers, subject: Subject, exported: bool) -> Reading:
+    """Return the arrival rate of a service with those of its pools; unknown where it is not `exported`."""
     if not exported:
         return not_exported(subject, "arrivals", "arrivalRate")
-    answer = answers.get(named(subject.counted_by, name), {})
+    answer = answers.get(named(subject.counted_by, "arrival_rate"), {})
     return _sum_of_pools(answer, subject, subject.counted_by)
 
 

@@ -108,7 +108,7 @@ def batch(
     for preset in sorted({subject.counted_by for subject in subjects}):
         queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
     for preset, unit in sorted({(s.preset, s.unit) for s in subjects if s.unit != "requests" and s.counts_load}):
-        queries += _of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels)
+        queries.append(_of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels))
     for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
         timed = [s for s in subjects if (s.timed_by, s.signal) == (preset, signal)]
         queries += _of_latency(preset, timed, window, labels)
@@ -152,32 +152,20 @@ def size_name(resource: str, container: str) -> str:
 
 
 def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for the arriving and answered requests of a preset."""
+    """Return the query for the arriving requests of a preset, or none."""
     preset = PRESETS[name]
-    selection = Selection.of(name, subjects, labels)
-    by, queries = _by(selection), []
-    if preset.counts_arrivals:
-        prompt = of_arrivals(preset, window)
-        arrivals = selection.arrivals(prompt.seconds, window.seconds)
-        queries.append(Query(named(name, "arrival_rate"), by, arrivals, prompt))
-    if preset.answered and (learning := [s for s in subjects if s.learns and s.unit == "requests"]):
-        answers = Selection.of(name, learning, labels).answers(f"[{window.seconds}s]")
-        queries.append(Query(named(name, "answer_rate"), by, answers, window))
-    return queries
+    if not preset.counts_arrivals:
+        return []
+    selection, prompt = Selection.of(name, subjects, labels), of_arrivals(preset, window)
+    arrivals = selection.arrivals(prompt.seconds, window.seconds)
+    return [Query(named(name, "arrival_rate"), _by(selection), arrivals, prompt)]
 
 
-def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
-    """Return the queries for an arriving and a processed load in one unit other than requests."""
-    unit, span = subjects[0].unit, f"[{window.seconds}s]"
-    selection = Selection.of(name, subjects, labels)
-    by, rates = _by(selection), window if unit == "tokens" else None
-    arriving = {"tokens": selection.arriving_tokens, "concurrency": selection.held}[unit](span)
-    queries = [Query(named(name, f"load {unit}"), by, arriving, rates)]
-    if learning := [s for s in subjects if s.learns]:
-        selection = Selection.of(name, learning, labels)
-        done = {"tokens": selection.tokens, "concurrency": selection.running}[unit](span)
-        queries.append(Query(named(name, f"done {unit}"), by, done, rates))
-    return queries
+def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> Query:
+    """Return the query for an arriving load in one unit other than requests."""
+    unit, selection = subjects[0].unit, Selection.of(name, subjects, labels)
+    arriving = {"tokens": selection.arriving_tokens, "concurrency": selection.held}[unit](f"[{window.seconds}s]")
+    return Query(named(name, f"load {unit}"), _by(selection), arriving, window if unit == "tokens" else None)
 
 
 def _of_latency(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
@@ -223,11 +211,9 @@ def _pods(subjects: Iterable[Subject], labels: Labels) -> Pods:
 def _needed(subject: Subject) -> set[str]:
     """Return the names of the queries that a subject needs."""
     replaced = {REPLACES[name] for name, _ in subject.queries}
-    needed = {named(subject.counted_by, "answer_rate")}
-    needed |= {size_name(resource, container) for _, container in subject.sized for resource in ("cpu", "memory")}
+    needed = {size_name(resource, container) for _, container in subject.sized for resource in ("cpu", "memory")}
     if "arrival_rate" not in replaced:
         needed.add(named(subject.counted_by, "arrival_rate"))
-    needed.add(named(subject.preset, f"done {subject.unit}"))
     if "load" not in replaced:
         needed.add(named(subject.preset, f"load {subject.unit}"))
     percentiles = {SHOWN_PERCENTILE, subject.percentile} - ({SHOWN_PERCENTILE} if "p95_latency" in replaced else set())

@@ -109,16 +109,6 @@ class Selection(NamedTuple):
 
         return self._with_copies({"v": self.arrived(grown, changed), "t": self.newest(counters)}, counters)
 
-    def answers(self, span: str) -> str:
-        """Return the query for the rate of requests that are over."""
-        counters = self.preset.answered
-        return self._with_copies({"v": self._of("rate", counters, span), "t": self.newest(counters)}, counters)
-
-    def tokens(self, span: str) -> str:
-        """Return the query for the rate of tokens, as the server counts them."""
-        counters = self._token_counters
-        return self._with_copies({"v": self._of("rate", counters, span), "t": self.newest(counters)}, counters)
-
     def arriving_tokens(self, span: str) -> str:
         """Return the query for the rate at which tokens arrive: the counted ones, and those of new waiting requests."""
         preset, counters = self.preset, self._token_counters
@@ -138,13 +128,7 @@ class Selection(NamedTuple):
 
     def held(self, span: str) -> str:
         """Return the query for the requests that run or wait, as a mean over a range."""
-        return self._mean((*self.preset.in_flight, *self.preset.waiting), span)
-
-    def running(self, span: str) -> str:
-        """Return the query for the requests that run, as a mean over a range."""
-        return self._mean(self.preset.in_flight, span)
-
-    def _mean(self, gauges: Sequence[str], span: str) -> str:
+        gauges = (*self.preset.in_flight, *self.preset.waiting)
         return self._with_copies({"v": self._of("avg_over_time", gauges, span), "t": self.newest(gauges)}, gauges)
 
     def _of(self, function: str, metrics: Sequence[str], span: str) -> str:

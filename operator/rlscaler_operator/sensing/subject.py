@@ -28,8 +28,6 @@ class Subject:
     """Displayed percentile of the latency."""
     queries: tuple[tuple[str, str], ...] = ()
     """Pairs of a name in `spec.metrics.queries` and the PromQL that replaces the built-in query."""
-    learns: bool = False
-    """True where the capacity of a replica is learned."""
     preset: str = ""
     """Preset of the server whose series are read; empty = the series of docs/metrics.md."""
     front_door: str = ""

@@ -124,7 +124,6 @@ def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
         (gpu.object_name if gpu else None, cpu.object_name if cpu else None),
         spec.slo.percentile,
         tuple(sorted(spec.metrics.queries.items())),
-        unmeasured,
         spec.metrics.preset or "",
         spec.metrics.front_door or "",
         services,

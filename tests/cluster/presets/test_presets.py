@@ -8,7 +8,7 @@ import pytest
 
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.labels import Labels
-from rlscaler_operator.sensing.measure import measure, missing_signals, rate_of
+from rlscaler_operator.sensing.measure import measure, missing_signals
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import busy_pods
 from rlscaler_operator.sensing.subject import Subject
@@ -57,16 +57,6 @@ async def test_evidence_is_counted_from_the_same_series(url: str, name: str) -> 
     assert bucket is not None
     assert bucket == pytest.approx(P95_MS[name])
     assert found.late(bucket[0] / 1000)[0] > 0
-
-
-@pytest.mark.parametrize("name", sorted(name for name in RATES if RATES[name]))
-async def test_a_replicas_capacity_is_learned_from_what_is_answered(url: str, name: str) -> None:
-    subject = SUBJECTS[name]
-    learning = Subject(subject.namespace, subject.service, subject.deployments, learns=True, preset=subject.preset)
-    answers = await answers_to(url, learning, f"{subject.preset} answer_rate")
-    answered = rate_of(answers, "answer_rate", learning)
-    refused = {"istio": 0.9, "envoy": 0.9}.get(name, 1.0)
-    assert answered.value == about(RATES[name] * refused)
 
 
 async def test_what_waits_longer_and_longer_has_arrived_too(url: str) -> None:

@@ -173,13 +173,6 @@ def test_another_percentile_is_one_more_query_for_those_who_show_it():
     assert '"(a|s0' in queries["p95_ms"]
 
 
-def test_what_was_answered_is_asked_only_where_capacity_is_learned():
-    assert "answer_rate" not in by_name([OWN])
-    learning = by_name([OWN, Subject("ns", "new", ("g", None), learns=True)])["answer_rate"]
-    assert 'service=~"(new)"' in learning
-    assert "sum by (namespace, service, pool)" in learning
-
-
 def test_nobody_asks_nothing():
     assert batch([], SHORT, SHORT) == []
 
