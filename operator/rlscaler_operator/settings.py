@@ -307,7 +307,10 @@ def _within(url: str, prefix: str) -> bool:
     prefix = prefix.rstrip("/")
     if url.rstrip("/") == prefix:
         return True
-    path = unquote(urlsplit(url).path)
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError:
+        return False  # a text that is no URL is below none
     return url.startswith(prefix + "/") and not {".", ".."} & set(path.replace("\\", "/").split("/"))
 
 

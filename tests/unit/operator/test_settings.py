@@ -37,6 +37,9 @@ def test_the_operators_own_and_what_is_below_an_allowed_prefix(url):
         "https://thanos/tenant-a/..\\tenant-b",
         "https://thanos",
         "http://169.254.169.254/latest",
+        "http://[x",
+        "https://a]b",
+        "http://\u2100.com",
     ],
 )
 def test_nothing_else(url):
