@@ -9,7 +9,7 @@ from typing import Any, Literal
 from rlscaler_operator.cluster.bodies import Deployment, Key
 from rlscaler_operator.cluster.cache import WatchCache, read_target
 from rlscaler_operator.cluster.kinds import titled
-from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 
@@ -64,8 +64,14 @@ async def write_replicas(
     except KubeError as error:
         return await _failed(kube, cache, key, base, error)
     version = scale.get("metadata", {}).get("resourceVersion", "")
+    there = int(scale.get("spec", {"replicas": desired}).get("replicas") or 0)
     # The next tick must not take the operator's own write for a foreign one before the watch shows it.
-    cache.wrote_replicas(key, desired, version)
+    cache.wrote_replicas(key, there, version)
+    if there != desired:
+        text = (
+            f"{key[1]}: {base} -> {desired} became {there}: a mutating webhook or policy changes replicas on their way"
+        )
+        return Write("Refused", f"{text}: exempt the field manager {FIELD_MANAGER} from it")
     return Write("Applied", f"{key[1]}: {base} -> {desired}")
 
 

@@ -117,6 +117,16 @@ async def test_a_write_that_is_refused_is_told_from_one_that_met_another(api_ser
     assert bool(policy.ownership.refusals) is (outcome == "Refused")
 
 
+@pytest.mark.parametrize(("answer", "there"), [(scaled(5), 5), (scaled(9), None), ('{"spec": {}}', 0), ("{}", None)])
+async def test_replicas_that_a_webhook_changes_on_their_way_are_refused_ones(api_server, cache, apply, answer, there):
+    api_server.answers[f"{TARGET}/scale?fieldManager=rlscaler"] = answer
+    policy, applied = await apply(2, 9)
+    assert cache.deployments["ns", "chat-gpu"].replicas == (9 if there is None else there)
+    assert applied.complete is (there is None)
+    assert bool(policy.ownership.refusals) is (there is not None)
+    assert there is None or f"2 -> 9 became {there}" in policy.ownership.refusals["chat-gpu"].words
+
+
 @pytest.mark.parametrize(("status", "tries"), [(403, TRIES["ScaleRefused"]), (500, MOST_TRIES)])
 async def test_a_policy_whose_originals_cannot_be_put_back_goes_after_a_bounded_number_of_attempts(
     api_server, kube, policy_body, monkeypatch, status, tries
