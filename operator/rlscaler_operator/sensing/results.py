@@ -193,7 +193,9 @@ def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds
     if not present:
         return histograms[0]
     rates: dict[float, float] = {}
-    for bound, bucket in ((float(le), bucket) for each in present for le, bucket in each.pools.items() if le):
+    for bound, bucket in ((bound_of(le), bucket) for each in present for le, bucket in each.pools.items()):
+        if math.isnan(bound):
+            continue
         if not bucket.known:
             return bucket
         rates[bound] = rates.get(bound, 0.0) + bucket.value
@@ -208,6 +210,14 @@ def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds
     # As with Prometheus's `histogram_quantile`, a percentile beyond the last finite bound is that bound.
     value = min(value, float(bounds[-1])) if len(bounds) else math.nan
     return Reading(milliseconds * value, age, may_lower=all(histogram.may_lower for histogram in present))
+
+
+def bound_of(le: str) -> float:
+    """Return the upper bound of a bucket; NaN where its label is no number: Prometheus leaves it out, too."""
+    try:
+        return float(le)
+    except ValueError:
+        return math.nan
 
 
 def arrivals(whole: Reading, ready: Mapping[str, int]) -> Reading:

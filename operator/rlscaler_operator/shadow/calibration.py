@@ -14,6 +14,7 @@ from rlscaler_operator.sensing.presets import PRESETS, SERVERS
 from rlscaler_operator.sensing.presets import Histogram as Buckets
 from rlscaler_operator.sensing.queries import DEFAULT_LABELS
 from rlscaler_operator.sensing.requests import Selection, suffixed
+from rlscaler_operator.sensing.results import bound_of
 from rlscaler_operator.sensing.subject import Subject
 
 PERCENT = 95.0
@@ -140,7 +141,8 @@ def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
         histogram = by_service.setdefault((preset, labels.get("namespace", ""), name), Histogram())
         latency = _histogram(preset)
         if "le" in labels and latency is not None:
-            histogram.within[float(labels["le"]) / latency.per_second] = value
+            if not math.isnan(bound := bound_of(labels["le"])):
+                histogram.within[bound / latency.per_second] = value
         else:
             histogram.received = value
     return by_service

@@ -3,7 +3,17 @@ import math
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
-from rlscaler_operator.sensing.results import NOTHING, Reading, arrivals, group, per_replica, pick, ratio, unknown
+from rlscaler_operator.sensing.results import (
+    NOTHING,
+    Reading,
+    arrivals,
+    group,
+    per_replica,
+    percentile_of,
+    pick,
+    ratio,
+    unknown,
+)
 
 
 def series(kind, value, name="chat", at=1000.0):
@@ -149,3 +159,9 @@ def test_anything_but_one_number_is_unknown(result, reason):
     reading = group(result, "nothing")[NOTHING]
     assert not reading.known
     assert reading.reason == reason
+
+
+def test_a_bucket_whose_bound_is_no_number_is_left_out():
+    buckets = {"0.5": 9.0, "many": 7.0, "": 3.0, "NaN": 1.0, "+Inf": 10.0}
+    histogram = Reading(0.0, 1.0, pools={le: Reading(value, 1.0) for le, value in buckets.items()})
+    assert percentile_of([histogram], 90, 1000).value == pytest.approx(500.0)

@@ -50,6 +50,7 @@ def test_series_are_told_apart_by_service_and_bound():
     found = histograms(
         [
             one("7", namespace="a", service="chat", le="0.5"),
+            one("8", namespace="a", service="chat", le="many"),
             one("9", namespace="a", service="chat", le="+Inf"),
             one("10", namespace="a", service="chat"),
             one("NaN", namespace="a", service="other", le="0.5"),
