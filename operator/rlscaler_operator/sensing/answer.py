@@ -56,11 +56,17 @@ def series_of(body: bytes, bounds: Bounds) -> list[dict[str, Any]]:
     """Return the series of an answer. Raises MetricsError where it is not whole, too large, or not Prometheus's."""
     try:
         answer = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        text = "the answer is no JSON, or a part of one: check the URL, and proxies before the server"
+        raise MetricsError(text, "PrometheusError") from error
+    if isinstance(answer, dict) and answer.get("status") == "error":
+        raise refusal(200, body)
+    try:
         data = answer["data"]
         result, kind = data["result"], data.get("resultType", "vector")
         warnings = [str(warning) for warning in answer.get("warnings") or ()]
         partial = answer.get("isPartial", False)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise MetricsError("the answer is not Prometheus's: check the URL", "PrometheusError") from error
     if kind in ("scalar", "string") and isinstance(result, list):
         result = [{"metric": {}, "value": result}]

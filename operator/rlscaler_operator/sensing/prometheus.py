@@ -230,6 +230,10 @@ class Prometheus:
             "params": {**({} if post else form), **dict(parameters)},
         }
         async with self._session().request(self._method, self._url, allow_redirects=False, **sent) as answer:
+            encoding = answer.headers.get("Content-Encoding", "identity").lower()
+            if answer.status == 200 and encoding != "identity":
+                text = f"the answer is compressed ({shorten(encoding)}) although Accept-Encoding is identity"
+                raise MetricsError(f"{text}: turn compression off in the server, or in a proxy", "PrometheusError")
             limit = bounds.size if answer.status == 200 else ERROR_BYTES
             body = bytearray()
             async for chunk in answer.content.iter_any():

@@ -13,7 +13,7 @@ import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
-from rlscaler_operator.sensing.answer import OWN, SLOW, Bounds, refusal
+from rlscaler_operator.sensing.answer import OWN, SLOW, Bounds, refusal, series_of
 from rlscaler_operator.sensing.prometheus import OWN_AT_ONCE, Prometheus
 from rlscaler_operator.sensing.queries import Query, Window, batch
 from rlscaler_operator.sensing.results import NOTHING
@@ -30,7 +30,7 @@ class Server:
     def __init__(self):
         self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
         self.location, self.forms, self.paths, self.header_bytes, self.sent = "", [], [], 8192, 0
-        self.tenant = None
+        self.tenant, self.encoding = None, "identity"
         self.get_only, self.verdict = False, lambda query: (200, None)
         self.hold.set()
         outer = self
@@ -59,6 +59,7 @@ class Server:
                 body = body or outer.body
                 text = body if isinstance(body, str) else json.dumps(body)
                 self.send_header("Content-Length", str(len(text)))
+                self.send_header("Content-Encoding", outer.encoding)
                 if outer.location:
                     self.send_header("Location", outer.location)
                 self.end_headers()
@@ -130,6 +131,27 @@ async def test_a_rate_is_remembered_from_one_tick_to_the_next(server, prometheus
         answers = await prometheus.ask(queries)
     assert [answers[name]["ns", "chat"].value for name in ("a", "b")] == [30.0, 7.0]
     assert answers["a"]["ns", "chat"].may_lower
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"status":"success","data":{"result":[{"met', "a part of one"),
+        (b"\xff\xfe\x00{", "no JSON"),
+        (b"[" * 100_000, "no JSON"),
+        (b'{"status":"error","errorType":"execution","error":"shard 3 is down"}', "shard 3 is down"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_no_absent_series(body, words):
+    with pytest.raises(MetricsError, match=words) as error:
+        series_of(body, OWN)
+    assert error.value.reason == "PrometheusError"
+
+
+async def test_an_answer_that_is_compressed_against_the_request_says_so(server, prometheus):
+    server.encoding = "gzip"
+    (answer, *_) = (await prometheus.ask(QUERIES)).values()
+    assert "compressed (gzip)" in str(answer)
 
 
 @pytest.mark.parametrize(
