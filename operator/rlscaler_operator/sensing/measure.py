@@ -41,6 +41,9 @@ PAUSED_REPLICAS = "rlscaler.io/paused-replicas-"
 MOST_REPLICAS = 10_000
 """Largest number of replicas that the API allows; the shield clamps to the target's own range."""
 
+NO = ("", "0", "f", "false", "n", "no", "off")
+"""Values of an annotation that pause nothing."""
+
 SHOWN_CHARACTERS = 60
 """Most characters of an annotation's value in a message: the message of a condition is limited."""
 
@@ -287,10 +290,9 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
     """Return (paused, replicas by pool with -1 = as they are, scale-down paused, the annotations in words)."""
     if annotations.keys().isdisjoint(PAUSES):
         return False, (-1, -1), False, ""
-    wanted, words = [], []
-    paused = annotations.get(PAUSED) == "true"
-    if paused:
-        words.append(f"{PAUSED} holds the replicas")
+    wanted: list[int] = []
+    words: list[str] = []
+    paused = _flag(annotations, PAUSED, "holds the replicas", words)
     for pool in POOLS:
         text = annotations.get(PAUSED_REPLICAS + pool)
         number = text is not None and text.isascii() and text.isdecimal()
@@ -299,13 +301,23 @@ def pauses(annotations: Mapping[str, str]) -> tuple[bool, tuple[int, int], bool,
         if text is not None:
             # A value that is no number pauses as well: its author wanted no change.
             paused = True
-            shown = text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…"
-            valid = "sets" if number else f"= {shown!r} is not a whole number and holds"
+            valid = "sets" if number else f"= {_shown(text)} is not a whole number and holds"
             words.append(f"{PAUSED_REPLICAS}{pool} {valid} the {pool} replicas")
-    scale_down = annotations.get(PAUSED_SCALE_DOWN) == "true"
-    if scale_down:
-        words.append(f"{PAUSED_SCALE_DOWN} forbids scaling down")
+    scale_down = _flag(annotations, PAUSED_SCALE_DOWN, "forbids scaling down", words)
     return paused, (wanted[0], wanted[1]), scale_down, "; ".join(words)
+
+
+def _flag(annotations: Mapping[str, str], name: str, effect: str, words: list[str]) -> bool:
+    """Return whether an annotation is in force, and add its effect in `words`; only a word for no turns it off."""
+    text = annotations.get(name, "").strip()
+    if text.lower() in NO:
+        return False
+    words.append(f"{name} {effect}" if text.lower() == "true" else f"{name} = {_shown(text)} is not true, and {effect}")
+    return True
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")
 
 
 def missing_signals(

@@ -121,6 +121,10 @@ def test_nothing_measured_yet_is_all_missing():
         ({}, (False, (-1, -1), False)),
         ({"rlscaler.io/paused": "true"}, (True, (-1, -1), False)),
         ({"rlscaler.io/paused": "false"}, (False, (-1, -1), False)),
+        ({"rlscaler.io/paused": "True"}, (True, (-1, -1), False)),
+        ({"rlscaler.io/paused": "until Monday"}, (True, (-1, -1), False)),
+        ({"rlscaler.io/paused": "No"}, (False, (-1, -1), False)),
+        ({"rlscaler.io/paused-scale-down": "yes"}, (False, (-1, -1), True)),
         ({"rlscaler.io/paused-replicas-cpu": "4"}, (True, (-1, 4), False)),
         ({"rlscaler.io/paused-replicas-cpu": "99999999999999999999"}, (True, (-1, 10_000), False)),
         ({"rlscaler.io/paused-replicas-cpu": "9" * 5_000}, (True, (-1, 10_000), False)),
@@ -135,8 +139,9 @@ def test_pause_annotations(annotations, expected):
     assert bool(words) == (expected != (False, (-1, -1), False))
 
 
-def test_a_long_annotation_is_not_repeated_whole():
-    assert len(pauses({"rlscaler.io/paused-replicas-gpu": "x" * 32_768})[3]) < 300
+@pytest.mark.parametrize("name", ["paused-replicas-gpu", "paused"])
+def test_a_long_annotation_is_not_repeated_whole(name):
+    assert len(pauses({f"rlscaler.io/{name}": "x" * 32_768})[3]) < 300
 
 
 def test_queries_of_the_users_own_are_measured_in_place_of_the_built_in_ones():
