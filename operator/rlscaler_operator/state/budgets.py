@@ -47,9 +47,9 @@ class Budget:
     uid: str = ""
     generation: int = -1
     spec: BudgetSpec | None = None
-    """None where it cannot be used."""
+    """The last one that could be read; None where none could."""
     invalid: str = ""
-    """Why it cannot be used; empty where it can."""
+    """Why the present one cannot be read; empty where it can."""
     latest: Mapping[str, Any] = field(default_factory=dict)
     """The status as the API server showed it last: on taking over, the status of another operator counts."""
     status_members: dict[Key, MemberStatus] = field(default_factory=dict)
@@ -233,7 +233,8 @@ class BudgetRegistry:
         try:
             parsed = parse_budget(body)
         except InvalidBudgetError as error:
-            budget.spec, budget.invalid = None, str(error)
+            # The limits before the edit stay in force: without any its policies would all go above them at once.
+            budget.invalid = str(error)
             return
         # A count stays valid only for a resource that is still counted on the same nodes.
         same = set() if budget.spec is None else _counted_on(budget.spec) & _counted_on(parsed.spec)

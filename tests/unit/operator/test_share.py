@@ -285,7 +285,7 @@ async def test_labels_namespaces_and_the_first_entry_select(bench, policy_body, 
     assert bench.binding([(a, asks(6))]) == {}
 
 
-async def test_an_edited_budget_counts_at_once_and_an_unusable_one_binds_nobody(bench, policy_body, asks):
+async def test_an_edited_budget_counts_at_once_and_what_cannot_be_read_frees_nobody(bench, policy_body, asks):
     a = bench.policy(policy_body("a"))
     bench.budgets.put(budget_body(amount=2))
     assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (2, -1)
@@ -293,7 +293,11 @@ async def test_an_edited_budget_counts_at_once_and_an_unusable_one_binds_nobody(
     assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (3, -1)
     bench.budgets.put(budget_body(amount="many", generation=3))
     assert "amount" in bench.budgets.get("few").invalid
-    assert bench.binding([(a, asks(6))]) == {}
+    assert bench.binding([(a, asks(7))])["ns", "a"].by_pool == (3, -1)
+    (ready, *_) = bench.budgets.get("few").conditions
+    assert (ready.reason, "amount" in ready.message, "stays in force" in ready.message) == ("InvalidSpec", True, True)
+    bench.budgets.put(budget_body("odd", amount="many"))
+    assert bench.binding([(a, asks(6))])["ns", "a"].by_pool == (3, -1)
 
 
 async def test_an_edited_a_new_and_a_deleted_policy_count_at_once(bench, policy_body, asks):
