@@ -34,6 +34,8 @@ class MemberStatus(Reported):
     """Those of them that are beyond its guarantee."""
     running: Count
     """Replicas that run or were ordered."""
+    unguaranteed: bool | None = None
+    """True where it goes without the guarantee of its entry, since all guarantees together exceed the amount."""
     starved_seconds: Annotated[int, Field(ge=0, json_schema_extra={"format": "int64"})]
     """Seconds for which it was granted less than it asked for."""
     reason: Word

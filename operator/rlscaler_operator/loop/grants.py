@@ -163,6 +163,7 @@ class Sharing:
             # It joined a moment ago, or no process shares the budget now.
             text = f"RLScalingBudget {budget.name}: not granted anything yet: it keeps what runs"
             return Grant(proposal, self._members.running(budget, policy), acts, lambda: text)
+        policy.decision.set_unguaranteed(bool(member.unguaranteed))
         replicas = member.granted
         if not acts and member.would_be_granted is not None:
             replicas, requested = member.would_be_granted, budget.requested.get(policy.key, math.nan)
@@ -268,7 +269,8 @@ class Sharing:
         poor = [m.key for m in members if m.terms != spec.terms(m.share) and m.key not in left]
         budget.shared({m.key: m.share for m in members}, {m.key for m in members} - {*left, *poor})
         for member in members:
-            member.policy.decision.set_unguaranteed(member.key in poor)
+            if not member.remote:
+                member.policy.decision.set_unguaranteed(member.key in poor)
         excluded = Excluded(selection.several, selection.without_pool, without_units, left, poor)
         self._reporter.report(budget, grants, excluded)
         return grants

@@ -65,7 +65,7 @@ class BudgetReporter:
     def report(self, budget: Budget, shared: BudgetGrants, excluded: Excluded) -> None:
         """Report the grants of a budget that was shared, and the policies on which it does not act."""
         members, granted, remote = shared.request.members, shared.grants.granted.tolist(), shared.has_remote_members
-        problem = _problem(budget, excluded, bool(members))
+        problem = _unreadable(budget) or _problem(budget, excluded, bool(members))
         few = _too_few_of(shared)
         for_others = {m.key: replicas for m, replicas in zip(members, granted, strict=True)} if remote else {}
         inputs = (budget.generation, problem, few, shared.request.amounts, dict(budget.count_errors), for_others)
@@ -76,15 +76,15 @@ class BudgetReporter:
         self._measure(shared)
         new_round = remote and (not budget.published or budget.published[-1][1] != for_others)
         number = budget.round + new_round if remote else None
-        taken = self._publish(budget, status(shared, number).to_dict())
+        taken = self._publish(budget, status(shared, number, excluded.unguaranteed).to_dict())
         budget.reported = inputs if taken else ()
         if taken and new_round:
             budget.add_round(for_others)
 
     def unusable(self, budget: Budget) -> None:
         """Report an RLScalingBudget that is not shared, because it cannot be read or selects no policy."""
-        problem = ("InvalidSpec", budget.invalid) if budget.invalid else NO_POLICIES
-        if budget.spec is not None and budget.amounts is None:
+        problem = _unreadable(budget) or NO_POLICIES
+        if not budget.invalid and budget.spec is not None and budget.amounts is None:
             why = [f"{name}: {text}" for name, text in budget.count_errors.items() if name not in budget.counts]
             problem = ("AmountUnknown", "; ".join(why) or "its nodes have not been counted yet")
         budget.conditions, _ = set_condition(budget.conditions, "Ready", False, *problem, generation=budget.generation)
@@ -176,6 +176,14 @@ class BudgetReporter:
                 self._gone(budget.name)
         finally:
             budget.writing = False
+
+
+def _unreadable(budget: Budget) -> tuple[str, str] | None:
+    """Return why the spec of an RLScalingBudget cannot be read; None where it can."""
+    if not budget.invalid:
+        return None
+    text = "it binds nobody" if budget.spec is None else "the last one that could be read stays in force"
+    return "InvalidSpec", f"{budget.invalid}; {text}"
 
 
 def _known(budget: Budget) -> tuple[bool, str, str]:

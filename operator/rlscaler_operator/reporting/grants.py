@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 
@@ -11,6 +11,7 @@ import numpy as np
 from rlscaler_core.api.budget_status import OF_ONE, SHOWN, BudgetStatus, MemberStatus, ResourceStatus
 from rlscaler_core.arbiter.arbitrate import jain
 from rlscaler_core.arbiter.types import Reason, dominant
+from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.state.budgets import NodeCount
 from rlscaler_operator.state.grants import BudgetGrants
 
@@ -67,8 +68,11 @@ def _reason_name(reason: Reason) -> str:
     return reason.name.title().replace("_", "")
 
 
-def status(shared: BudgetGrants, number: int | None = None) -> BudgetStatus:
-    """Return the status of a budget that was just shared; `number` counts the rounds where other shards read grants."""
+def status(shared: BudgetGrants, number: int | None = None, unguaranteed: Collection[Key] = ()) -> BudgetStatus:
+    """Return the status of a budget that was just shared.
+
+    `number` counts the rounds where other shards read grants; `unguaranteed` policies go without their guarantee.
+    """
     budget, spec, members, grants = shared.request.budget, shared.request.spec, shared.members, shared.grants
     served = (members.asked > 0) | (grants.granted > 0)
     fairness = jain((grants.granted * dominant(shared.pool, members))[served], members.weight[served])
@@ -93,6 +97,7 @@ def status(shared: BudgetGrants, number: int | None = None) -> BudgetStatus:
                 granted=int(grants.granted[i]),
                 borrowed=int(grants.borrowed[i]),
                 running=int(members.current[i]),
+                unguaranteed=member.key in unguaranteed or None,
                 starved_seconds=int(budget.starved_seconds.get(member.key, 0.0)),
                 reason=_reason_name(Reason(int(grants.reason[i]))),
                 because=shared.because(i) or None,

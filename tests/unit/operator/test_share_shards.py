@@ -85,6 +85,17 @@ async def test_grants_travel_to_another_shard_and_wishes_back(pair, asks):
     assert (said.name, said.asked, said.held, said.acts) == ("few", 6, 2, True)
 
 
+async def test_a_member_of_another_shard_that_goes_without_its_guarantee_says_so_as_well(pair, asks):
+    two = pair(amount=4, members=[{"name": "all", "guaranteed": 3}])
+    two.ask(two.other, b=asks(4))
+    two.hear("b")
+    two.ask(two.owner, a=asks(4))
+    await two.share()
+    two.ask(two.other, b=asks(4))
+    assert not two.policies[two.owner, "a"].decision.unguaranteed
+    assert two.policies[two.other, "b"].decision.unguaranteed
+
+
 async def test_while_the_owner_is_gone_the_last_grant_holds_and_never_more(pair, asks):
     two = pair(amount=4)
     two.ask(two.other, b=asks(2))
