@@ -8,7 +8,7 @@ from pydantic import Field
 
 from rlscaler_core.api.base import Reported, Text, Time, Word
 from rlscaler_core.api.budget_members import MAP_BY_NAME, RESOURCES
-from rlscaler_core.api.status import MAP_BY_TYPE, Condition, Count
+from rlscaler_core.api.status import MAP_BY_TYPE, Condition, Count, OperatorStatus
 
 SHOWN = 1000
 """Most policies in `status.members`."""
@@ -104,6 +104,8 @@ class BudgetStatus(Reported):
     """Number of policies that share it."""
     members: list[MemberStatus] = Field(default_factory=list, max_length=SHOWN)
     """The policies that share it, the first thousand by namespace and name."""
+    operator: OperatorStatus | None = None
+    """The operator that shares it: of several with different Leases the others grant nothing."""
     conditions: list[Condition] = Field(default_factory=list, max_length=8, json_schema_extra=MAP_BY_TYPE)
     """`Ready`: the budget acts on every policy that it selects. `GuaranteesKept`: the amount is enough for all of the
     guarantees that are asked for. `AmountKnown`, with `amountFrom`: it could be counted."""

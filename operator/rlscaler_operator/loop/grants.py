@@ -155,13 +155,14 @@ class Sharing:
     def _grant_in_status(self, proposal: Proposal) -> Grant | None:
         """Return the grant of a policy in the status of another shard's budget; None before the budget is shared."""
         budget, policy, outcome, _ = proposal
-        if not budget.is_shared:
+        if not (budget.is_shared or budget.standing.waiting):
             return None
         member = budget.status_members.get(policy.key)
         acts = self._members.membership(budget, policy, None).acts
         if member is None:
             # It joined a moment ago, or no process shares the budget now.
-            text = f"RLScalingBudget {budget.name}: not granted anything yet: it keeps what runs"
+            why = f"shared by the operator of Lease {budget.claim.lease} alone" if budget.standing.waiting else "yet"
+            text = f"RLScalingBudget {budget.name}: not granted anything ({why}): it keeps what runs"
             return Grant(proposal, self._members.running(budget, policy), acts, lambda: text)
         policy.decision.set_unguaranteed(bool(member.unguaranteed))
         replicas = member.granted

@@ -10,10 +10,11 @@ from typing import Any
 
 from rlscaler_core.api import PLURAL
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.events import Events
+from rlscaler_operator.cluster.events import Events, Reference
 from rlscaler_operator.cluster.kube import Kube, object_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.state.operators import OperatorClaim, Standing
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
@@ -23,21 +24,44 @@ RETRY_SECONDS = 5.0
 """Pause after a question that could not be written."""
 
 
+class Questions:
+    """Asks in the status of an object whether the operator that acts on it is still there."""
+
+    def __init__(
+        self, kube: Kube, shards: Shards, limiter: ConcurrencyLimiter, events: Events, timeout_seconds: float
+    ) -> None:
+        self._kube, self._shards, self._limiter, self._events = kube, shards, limiter, events
+        self._timeout = timeout_seconds
+
+    async def ask(self, standing: Standing, claim: OperatorClaim, about: Reference, path: str, remedy: str) -> bool:
+        """Write a question, and an Event that names the operator that acts; return False where that fails."""
+        own, number = self._shards.lease, max(claim.asked, claim.answered) + 1
+        try:
+            async with self._limiter.slot(Priority.REPORT):
+                timeout = partial(self._shards.of((about.namespace, about.name)).write_timeout, self._timeout)
+                body = {"status": {"operator": {"askedBy": own, "asked": number}}}
+                await self._kube.patch(path, body, timeout_seconds=timeout)
+        except (KubeError, LeaseLostError) as error:
+            name = f"{about.kind} {about.namespace}/{about.name}"
+            log.warning("%s: the operator of Lease %s was not asked: %s", name, claim.lease, error)
+            return False
+        standing.asked, standing.asked_at = number, time.monotonic()
+        text = f"the operator of Lease {claim.lease} acts on it, and that of Lease {own} changes nothing: {remedy}"
+        await self._events.post(about, "Warning", "OtherOperatorActs", text)
+        return True
+
+
 class OtherOperators:
     """Finds the policies that another operator acts for."""
 
     def __init__(
         self,
-        kube: Kube,
+        questions: Questions,
         shards: Shards,
-        limiter: ConcurrencyLimiter,
-        events: Events,
         registry: Registry,
         launch: Callable[[list[Policy], Coroutine[Any, Any, None]], None],
-        timeout_seconds: float,
     ) -> None:
-        self._kube, self._shards, self._limiter, self._events = kube, shards, limiter, events
-        self._registry, self._launch, self._timeout = registry, launch, timeout_seconds
+        self._questions, self._shards, self._registry, self._launch = questions, shards, registry, launch
 
     def stands_by(self, policy: Policy, now: float) -> bool:
         """Return whether nothing is to be done for a policy, since another operator acts; ask it where it is time."""
@@ -57,22 +81,8 @@ class OtherOperators:
         return True
 
     async def _ask(self, policy: Policy) -> None:
-        """Write a question, and say on the policy which operator acts."""
-        claim, own = policy.observed.claim, self._shards.lease
-        number = max(claim.asked, claim.answered) + 1
         path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
-        try:
-            async with self._limiter.slot(Priority.REPORT):
-                timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
-                body = {"status": {"operator": {"askedBy": own, "asked": number}}}
-                await self._kube.patch(path, body, timeout_seconds=timeout)
-        except (KubeError, LeaseLostError) as error:
-            log.warning("%s/%s: the operator of Lease %s was not asked: %s", *policy.key, claim.lease, error)
+        remedy = "take the namespace out of watchNamespaces of one of them, or uninstall it"
+        claim, about = policy.observed.claim, policy.reference
+        if not await self._questions.ask(policy.standing, claim, about, path, remedy):
             policy.timing.breaker.until = time.monotonic() + RETRY_SECONDS
-            return
-        policy.standing.asked, policy.standing.asked_at = number, time.monotonic()
-        text = (
-            f"the operator of Lease {claim.lease} acts on this policy, and that of Lease {own} changes nothing: take "
-            "the namespace out of watchNamespaces of one of them, or uninstall it"
-        )
-        await self._events.post(policy.reference, "Warning", "OtherOperatorActs", text)

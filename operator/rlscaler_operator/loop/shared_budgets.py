@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from rlscaler_core.api import GROUP, VERSION
+from rlscaler_core.api.budget import BUDGET_PLURAL
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
+from rlscaler_operator.loop.background import Launch
 from rlscaler_operator.loop.budget_members import Owner
 from rlscaler_operator.loop.count import NodeCounter
 from rlscaler_operator.loop.grants import Sharing
+from rlscaler_operator.loop.operators import RETRY_SECONDS, Questions
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.reporting.budgets import BudgetReporter
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.budgets import Budget, BudgetRegistry
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
+
+log = logging.getLogger("rlscaler.budgets")
 
 
 class SharedBudgets:
@@ -33,12 +40,14 @@ class SharedBudgets:
         shards: Shards,
         reporter: BudgetReporter,
         audit: AuditLog,
+        questions: Questions,
+        launch: Launch,
         acting: Callable[[], Mapping[int, int]],
         wake: Callable[[], None],
     ) -> None:
         """`acting` returns the shards that this process acts for, with their terms; `wake` wakes the engine's loop."""
         self._registry, self._shards, self.reporter = registry, shards, reporter
-        self._acting, self._wake = acting, wake
+        self._questions, self._launch, self._acting, self._wake = questions, launch, acting, wake
         self._budgets = BudgetRegistry()
         self.sharing: Sharing | None = None
         """None where no budgets are shared."""
@@ -120,7 +129,11 @@ class SharedBudgets:
         return policies
 
     def _owns(self, name: str) -> bool:
-        """Return whether this process holds the shard of a budget."""
+        """Return whether this process holds the shard of a budget, and no operator with another Lease shares it."""
+        budget = self._budgets.get(name)
+        return self._holds(name) and not (budget is not None and budget.standing.waiting)
+
+    def _holds(self, name: str) -> bool:
         return self._shards.shard(_key(name)) in self._acting()
 
     def _decides(self, key: Key) -> bool:
@@ -129,9 +142,35 @@ class SharedBudgets:
 
     def share(self) -> None:
         """Share the budgets with members of other shards, and report the budgets that cannot be shared."""
+        for budget in self._budgets:
+            if self._holds(budget.name):
+                self._look(budget, time.monotonic())
         self._report_idle()
         if self.sharing is not None and self._shards.number > 1:
             self.sharing.share_between()
+
+    def _look(self, budget: Budget, now: float) -> None:
+        """See whether an operator with another Lease shares a budget: this one then grants nothing, and asks it."""
+        standing, claim, own = budget.standing, budget.claim, self._shards.lease
+        if not self._budgets.policies_of(budget):
+            # Nothing to share, and nothing to say about a budget that has its operator.
+            standing.waiting = not standing.acts(claim, own)
+            return
+        verdict, waited = standing.look(claim, own, now), standing.waiting
+        standing.waiting = verdict in ("wait", "ask")
+        if waited != standing.waiting:
+            log.info("RLScalingBudget %s: %s", budget.name, f"shared by {claim.lease}" if not waited else "taken over")
+            budget.resume()
+            self.reporter.forget(budget)
+            self.counter.hurry()
+        if verdict == "ask" and now >= budget.asked_again_at:
+            budget.asked_again_at = now + RETRY_SECONDS
+            path = f"/apis/{GROUP}/{VERSION}/{BUDGET_PLURAL}/{budget.name}/status"
+            self._launch([], self._ask(budget, path))
+
+    async def _ask(self, budget: Budget, path: str) -> None:
+        remedy = "give budgets to one of them, or have it select no policies of namespaces of the other"
+        await self._questions.ask(budget.standing, budget.claim, budget.reference, path, remedy)
 
     def _report_idle(self) -> None:
         """Report why no tick shares a budget."""

@@ -28,7 +28,7 @@ from rlscaler_operator.loop.background import Background
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.loop.fence import Fence
-from rlscaler_operator.loop.operators import OtherOperators
+from rlscaler_operator.loop.operators import OtherOperators, Questions
 from rlscaler_operator.loop.prepare import Preparer
 from rlscaler_operator.loop.sense import Sensing
 from rlscaler_operator.loop.shared_budgets import SharedBudgets
@@ -95,6 +95,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         sizer,
         reporter,
     )
+    questions = Questions(kube, shards, limiter, events, timeout)
     budget_reporter = BudgetReporter(settings, kube, shards, limiter, events, metrics, forget_budget, background.launch)
     budgets = SharedBudgets(
         settings,
@@ -104,6 +105,8 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         shards,
         budget_reporter,
         reporter.audit,
+        questions,
+        background.launch,
         lambda: engine.acting,
         background.wake.set,
     )
@@ -138,7 +141,7 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         preparer=preparer,
         reporter=reporter,
         reconciler=reconciler,
-        operators=OtherOperators(kube, shards, limiter, events, registry, background.launch, timeout),
+        operators=OtherOperators(questions, shards, registry, background.launch),
         deletion=Deletion(kube, shards, limiter, cache, registry, events, settings, sizer),
         budgets=budgets,
         ticker=ticker,

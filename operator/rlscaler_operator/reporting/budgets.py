@@ -25,7 +25,7 @@ from rlscaler_operator.settings import Settings
 from rlscaler_operator.state.budgets import Budget
 from rlscaler_operator.state.grants import BudgetGrants, Excluded
 from rlscaler_operator.state.policy import Policy
-from rlscaler_operator.state.status import merge_patch
+from rlscaler_operator.state.status import merge_patch, operator_status
 
 log = logging.getLogger("rlscaler.budgets")
 
@@ -65,10 +65,20 @@ class BudgetReporter:
     def report(self, budget: Budget, shared: BudgetGrants, excluded: Excluded) -> None:
         """Report the grants of a budget that was shared, and the policies on which it does not act."""
         members, granted, remote = shared.request.members, shared.grants.granted.tolist(), shared.has_remote_members
-        problem = _unreadable(budget) or _problem(budget, excluded, bool(members))
+        lease, claim = self._settings.lease, budget.claim
+        other = budget.standing.other(claim, lease, time.monotonic())
+        problem = _unreadable(budget) or _problem(budget, excluded, bool(members)) or _shared_by(other)
         few = _too_few_of(shared)
         for_others = {m.key: replicas for m, replicas in zip(members, granted, strict=True)} if remote else {}
-        inputs = (budget.generation, problem, few, shared.request.amounts, dict(budget.count_errors), for_others)
+        inputs = (
+            budget.generation,
+            problem,
+            few,
+            shared.request.amounts,
+            dict(budget.count_errors),
+            for_others,
+            claim.asked,
+        )
         # Nothing that a person reads has changed; once an interval the figures are renewed all the same.
         if inputs == budget.reported and not shared.begins:
             return
@@ -76,7 +86,9 @@ class BudgetReporter:
         self._measure(shared)
         new_round = remote and (not budget.published or budget.published[-1][1] != for_others)
         number = budget.round + new_round if remote else None
-        taken = self._publish(budget, status(shared, number, excluded.unguaranteed).to_dict())
+        content = status(shared, number, excluded.unguaranteed)
+        content = content.model_copy(update={"operator": operator_status(lease, claim)})
+        taken = self._publish(budget, content.to_dict())
         budget.reported = inputs if taken else ()
         if taken and new_round:
             budget.add_round(for_others)
@@ -184,6 +196,14 @@ def _unreadable(budget: Budget) -> tuple[str, str] | None:
         return None
     text = "it binds nobody" if budget.spec is None else "the last one that could be read stays in force"
     return "InvalidSpec", f"{budget.invalid}; {text}"
+
+
+def _shared_by(other: str) -> tuple[str, str] | None:
+    """Return the problem that an operator with another Lease has members of the RLScalingBudget, too."""
+    if not other:
+        return None
+    text = f"the operator of Lease {other} has members of it, too, and grants them nothing: their replicas stay"
+    return "OtherOperatorHolds", f"{text}; give budgets to one operator alone"
 
 
 def _known(budget: Budget) -> tuple[bool, str, str]:

@@ -21,6 +21,7 @@ from rlscaler_core.arbiter.types import Loans, no_loans
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.events import Reference
+from rlscaler_operator.state.operators import OperatorClaim, Standing
 
 log = logging.getLogger("rlscaler.budgets")
 
@@ -65,6 +66,10 @@ class Budget:
     count_errors: dict[str, str] = field(default_factory=dict)
     """Why a resource cannot be counted at the moment; absent where it can."""
 
+    standing: Standing = field(default_factory=Standing)
+    """This operator towards others with another Lease that share it."""
+    asked_again_at: float = float("-inf")
+    """Monotonic time from which another operator may be asked again."""
     requested: dict[Key, float] = field(default_factory=dict)
     """Replicas that each policy requested at its last action; NaN = unknown."""
     starved_seconds: dict[Key, float] = field(default_factory=dict)
@@ -89,6 +94,11 @@ class Budget:
     written_at: float = float("-inf")
     tried_at: float = float("-inf")
     writing: bool = False
+
+    @property
+    def claim(self) -> OperatorClaim:
+        """The operator that shares it, by its status."""
+        return OperatorClaim.of(self.latest)
 
     @property
     def reference(self) -> Reference:

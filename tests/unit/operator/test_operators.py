@@ -7,10 +7,14 @@ import pytest
 
 from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.state import operators
 from rlscaler_operator.state.operators import ANSWER_SECONDS, ASK_SECONDS, FORGET_SECONDS, OperatorClaim, Standing
 from rlscaler_operator.state.registry import Registry
+from tests.harness.budgets import budget_body
+from tests.unit.operator.test_engine import until
 
 A, B = "one/rlscaler", "two/rlscaler"
+GPU = {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}
 
 
 class Play:
@@ -81,7 +85,7 @@ def test_an_unreadable_claim_is_none(part):
 
 @pytest.fixture
 def engine(kube):
-    one = build_engine(Settings(lease_namespace="two"), kube)
+    one = build_engine(Settings(lease_namespace="two", budgets=True), kube)
     one.shards.leases[0]._deadline = math.inf
     one.acting = one.shards.holds()
     return one
@@ -123,3 +127,30 @@ def test_a_question_makes_the_next_report(policy_body):
     body["status"] = {"operator": {"lease": A, "askedBy": B, "asked": 1}}
     policy.observed.read(body)
     assert policy.observed.revision != before
+
+
+async def test_a_budget_has_one_operator_and_members_of_another_keep_what_runs(
+    engine, policy_body, api_server, asks, monkeypatch
+):
+    engine.take_in(policy_body("a"))
+    policy = engine.registry.get(("ns", "a"))
+    metadata = {"metadata": {"namespace": "ns", "name": "a-gpu", "uid": "d"}}
+    engine.cache.put_deployment(metadata | {"spec": {"replicas": 1, "template": GPU}})
+    shared = {"operator": {"lease": A, "answered": 3}, "amount": 8, "policies": 1}
+    engine.budgets.take_in(budget_body(amount=8, status=shared))
+
+    async def grant():
+        engine.budgets.share()
+        (granted,) = engine.budgets.sharing.share_batch([(policy, asks(6))]).values()
+        await until(lambda: not engine.background.tasks)
+        return granted
+
+    kept = await grant()
+    assert kept.replicas == 1
+    assert A in kept.describe()
+    (question,) = [json.loads(text)["status"] for _, text in api_server.sent if "askedBy" in text]
+    assert question == {"operator": {"askedBy": B, "asked": 4}}
+    monkeypatch.setattr(operators, "ANSWER_SECONDS", 0.0)
+    assert (await grant()).replicas == 6, "the other one has not answered"
+    written = [json.loads(text)["status"] for _, text in api_server.sent if '"members"' in text]
+    assert written[-1]["operator"]["lease"] == B
