@@ -22,8 +22,8 @@ from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.schedule import Due, Schedule
 
 
-async def until(true):
-    async with asyncio.timeout(10):
+async def until(true, seconds=10):
+    async with asyncio.timeout(seconds):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

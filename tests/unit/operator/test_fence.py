@@ -109,7 +109,7 @@ async def turn(engine, *policies):
     for policy in policies:
         policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     engine._launch_due()
-    await until(lambda: not engine.background.tasks)
+    await until(lambda: not engine.background.tasks, 120)
 
 
 @pytest.mark.parametrize("callee", CALLEES)

@@ -77,7 +77,7 @@ async def test_texts_by_grammar_make_no_other_policy_miss_a_tick(engine, policy_
 
 @pytest.mark.long
 async def test_ten_thousand_policies_by_grammar_make_no_other_miss_a_tick(engine, policy_body):  # noqa: F811
-    await beside_an_innocent_one(engine, policy_body, 10_000, 200)
+    await beside_an_innocent_one(engine, policy_body, 10_000, 50)
 
 
 @pytest.mark.parametrize("seed", range(3))
