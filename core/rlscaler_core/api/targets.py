@@ -28,7 +28,7 @@ def reference(api_version: str, kind: str, name: str) -> str:
     kubectl takes it as a resource, but for a Deployment, which is `deployment/name` there.
     """
     group = api_version.rpartition("/")[0]
-    if (group, kind) == ("apps", "Deployment"):
+    if (group, kind.lower()) == ("apps", "deployment"):
         return name
     return f"{kind.lower()}{'.' if group else ''}{group}/{name}"
 
@@ -120,7 +120,7 @@ class CPUTarget(Target):
 
 
 _NAMED = (
-    "self.{pool}.kind + '/' + (has(self.{pool}.deployment) ? self.{pool}.deployment : "
+    "self.{pool}.kind.lowerAscii() + '/' + (has(self.{pool}.deployment) ? self.{pool}.deployment : "
     "has(self.{pool}.name) ? self.{pool}.name : '')"
 )
 """CEL of the reference of a target."""
@@ -146,7 +146,8 @@ class Targets(Model):
             holds=lambda targets: (
                 targets.gpu is None
                 or targets.cpu is None
-                or (targets.gpu.kind, targets.gpu.object_name) != (targets.cpu.kind, targets.cpu.object_name)
+                or (targets.gpu.kind.lower(), targets.gpu.object_name)
+                != (targets.cpu.kind.lower(), targets.cpu.object_name)
             ),
             message="gpu and cpu name the same Deployment or the same object of another kind: name two, or leave one "
             "target out",
