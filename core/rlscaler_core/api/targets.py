@@ -14,7 +14,10 @@ MinReplicas = Annotated[int, Field(ge=0, le=10_000, json_schema_extra={"format":
 StepSize = Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"format": "int32"})]
 Cost = Annotated[float, Field(gt=0, le=1_000_000)]
 Capacity = Annotated[float, Field(gt=0, le=1_000_000)]
-ColdStart = Annotated[float, Field(gt=0, le=3600)]
+LONGEST_COLD_START = 3600
+"""Seconds."""
+
+ColdStart = Annotated[float, Field(gt=0, le=LONGEST_COLD_START)]
 Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]
 ApiVersion = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^([-a-z0-9.]+/)?v[a-z0-9]+$")]
 

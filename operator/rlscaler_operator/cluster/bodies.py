@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Deployment:
     """Requests of one pod of its template, by resource."""
     owner: str = ""
     """Uid of the object that controls it; empty = none."""
+    seen_at: float = field(default=0.0, compare=False)
+    """Monotonic time at which this version was taken in."""
 
 
 def parse_deployment(body: Json) -> Deployment:
@@ -236,9 +239,10 @@ def _requested(container: Json) -> set[str]:
 def quantity(text: Any) -> float:
     """Return a quantity of Kubernetes such as 4, 500m or 2Gi as a number; 0 for none, and for a malformed one."""
     try:
-        return 0.0 if text is None else float(parse_quantity(text))
+        number = 0.0 if text is None else float(parse_quantity(text))
     except ValueError:
         return 0.0
+    return number if 0 <= number < math.inf else 0.0
 
 
 def older(version: str, than: str) -> bool:

@@ -47,6 +47,10 @@ DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 IDLE = "-1000"
 """Deletion cost of a pod that the operator has marked as idle. Another number was set by another writer and stays."""
 
+LATE_SECONDS = 60.0
+"""Time for which an older version of an object counts as late: one that comes after it is of a restored etcd, whose
+versions begin from an earlier number."""
+
 COLD_STARTS_KEPT = 20
 """Number of remembered cold starts of a Deployment: the newest ones."""
 
@@ -86,7 +90,7 @@ class WatchCache:
     deployments: dict[Key, Deployment] = field(default_factory=dict)
     routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     """HTTPRoutes: `{"metadata": {"resourceVersion", "generation"}, "spec": {"rules", "parentRefs"},
-    "status": {"parents"}, "manager": the field manager that set the rules}`."""
+    "status": {"parents"}, "manager": the field manager that set the rules, "seenAt": monotonic time}`."""
     _autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
     """Scalers by (kind, namespace, name)."""
     _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
@@ -130,13 +134,22 @@ class WatchCache:
 
     def _put(self, key: Key, new: Deployment) -> bool:
         old = self.deployments.get(key)
-        if old is not None and old.uid == new.uid and older(new.resource_version, old.resource_version):
+        new.seen_at = self.clock()
+        if (
+            old is not None
+            and old.uid == new.uid
+            and self._late(new.resource_version, old.resource_version, old.seen_at)
+        ):
             return False
         same = old is not None and _reported(old) == _reported(new)
         new.revision = old.revision if old is not None and same else next(self._numbers)
         self.deployments[key] = new
         self._note_lacking(key, new)
         return old is None or _relevant(old) != _relevant(new)
+
+    def _late(self, version: str, known: str, seen_at: float) -> bool:
+        """Return True where a version is older than the known one, which was seen a moment ago."""
+        return older(version, known) and self.clock() - seen_at < LATE_SECONDS
 
     def put_scaled(self, key: Key, body: Mapping[str, Any], scale: Mapping[str, Any]) -> bool:
         """Take in an object that is no Deployment, with its scale; return True where a policy has to react.
@@ -173,7 +186,7 @@ class WatchCache:
         """Remember a write of the operator before the watch reports it."""
         deployment = self.deployments.get(key)
         if deployment is not None and not older(resource_version, deployment.resource_version):
-            before = _reported(deployment)
+            before, deployment.seen_at = _reported(deployment), self.clock()
             deployment.replicas, deployment.resource_version = replicas, resource_version
             deployment.manager = FIELD_MANAGER
             self._note_lacking(key, deployment)
@@ -219,7 +232,7 @@ class WatchCache:
         key = key_of(body)
         old = self.routes.get(key)
         version = metadata.get("resourceVersion", "")
-        if old is not None and older(version, old["metadata"]["resourceVersion"]):
+        if old is not None and self._late(version, old["metadata"]["resourceVersion"], old["seenAt"]):
             return
         spec, status = body.get("spec", {}), body.get("status", {})
         self.routes[key] = {
@@ -230,6 +243,7 @@ class WatchCache:
             },
             "status": {"parents": [dict(parent) for parent in status.get("parents") or ()]},
             "manager": field_manager(metadata.get("managedFields") or (), "f:rules"),
+            "seenAt": self.clock(),
         }
 
     def put_pod(self, body: Mapping[str, Any]) -> Key | None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlscaler_core.api import Status
 from rlscaler_core.api.status import LEARNED_IN, Learned, LearnedPool
+from rlscaler_core.api.targets import LONGEST_COLD_START
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.recommend import Memory, Usage, nothing_known
 from rlscaler_core.vertical.storage import from_text
@@ -35,7 +36,8 @@ def _known(policy: Policy, cache: WatchCache, pool: str) -> LearnedPool | None:
     cold_start, capacity = known.cold_start_seconds, None
     measured = cache.cold_start_seconds((policy.key[0], target.reference))
     if measured is not None:
-        cold_start = max(1.0, round(measured))
+        # Stamps are of the clocks of several machines, and a node's may be days off.
+        cold_start = min(max(1.0, round(measured)), LONGEST_COLD_START)
     if policy.decision.stream is not None:
         capacity = _per_consumer(known.carried(unit), policy.decision.stream.service_rate)
     if target.cold_start_seconds is not None:

@@ -1,8 +1,10 @@
 import pytest
 
-from rlscaler_operator.cluster.bodies import deployment_of_pod, parse_deployment, start_seconds
+from rlscaler_operator.cluster.bodies import deployment_of_pod, parse_deployment, quantity, start_seconds
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.sized_pods import SizedPods
+from rlscaler_operator.loop.learn import learned
+from rlscaler_operator.state.registry import Registry
 
 
 def body(replicas=2, ready=1, version="10", uid="u", managers=()):
@@ -61,6 +63,19 @@ def test_an_older_version_is_ignored():
     assert not cache.put_deployment(body(replicas=5, version="12"))
 
 
+def test_versions_that_stay_older_are_those_of_a_restored_etcd():
+    cache, now = WatchCache(), [0.0]
+    cache.clock = lambda: now[0]
+    route = {"metadata": {"namespace": "ns", "name": "r", "resourceVersion": "900"}, "spec": {"rules": [{"a": 1}]}}
+    cache.put_deployment(body(replicas=2, version="900"))
+    cache.put_route(route)
+    for now[0], replicas, rules in ((59.0, 2, 1), (61.0, 7, 0)):
+        cache.put_deployment(body(replicas=7, version="10"))
+        cache.put_route({"metadata": route["metadata"] | {"resourceVersion": "10"}, "spec": {}})
+        assert cache.deployments["ns", "chat"].replicas == replicas
+        assert len(cache.routes["ns", "r"]["spec"]["rules"]) == rules
+
+
 def test_a_new_object_of_the_same_name_is_taken_whatever_its_version():
     cache = WatchCache()
     cache.put_deployment(body(version="10"))
@@ -74,6 +89,15 @@ def test_cold_start_is_the_median_of_enough_pods():
         for ready in (None, f"2026-01-01T00:00:{second}Z", None, "2026-01-01T05:00:00Z"):
             cache.put_pod(pod(uid=f"p{i}", ready=ready))
     assert cache.cold_start_seconds(("ns", "chat")) == 50.0
+
+
+def test_a_node_whose_clock_is_days_off_teaches_no_longer_cold_start_than_a_spec_may_have(policy_body):
+    cache, spec = WatchCache(), policy_body()
+    spec["spec"]["targets"]["gpu"]["deployment"] = "chat"
+    for i in range(3):
+        for ready in (None, "2026-01-09T00:00:00Z"):
+            cache.put_pod(pod(uid=f"p{i}", ready=ready))
+    assert learned(Registry().put(spec), cache).gpu.cold_start_seconds == 3600
 
 
 def test_a_pod_that_is_first_seen_ready_teaches_nothing():
@@ -284,3 +308,8 @@ def test_nothing_is_kept_of_what_is_gone():
     assert cache.sizes._pods == {}
     cache.sizes, cache._numbers = None, 1
     assert repr(cache) == empty
+
+
+@pytest.mark.parametrize("text", ["NaN", "-1", "Infinity", "1e400", "many", "0x10", None])
+def test_what_is_no_quantity_counts_nothing(text):
+    assert quantity(text) == 0.0
