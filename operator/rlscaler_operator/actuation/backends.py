@@ -132,6 +132,15 @@ def route_patch(route: Mapping[str, Any], splits: list[Split], weights: Weights)
     return patch
 
 
+def same_rules(route: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two states of a route have the same backends in every rule."""
+    mine, others = (
+        [list(rule.get("backendRefs") or ()) for rule in each.get("spec", {}).get("rules") or ()]
+        for each in (route, other)
+    )
+    return mine == others
+
+
 def acknowledged(route: Mapping[str, Any], namespace: str) -> float:
     """The newest generation of a route that every Gateway it names has accepted; infinite where none reports any.
 

@@ -18,13 +18,15 @@ from rlscaler_operator.actuation.backends import (
     current_weights,
     find_splits,
     route_patch,
+    same_rules,
     shares_of,
 )
 from rlscaler_operator.actuation.drain import Need, fewest
+from rlscaler_operator.actuation.scale import TEST_FAILED
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -94,6 +96,12 @@ async def write_weights(
     path = object_path(API_VERSION, "httproutes", namespace, name)
     try:
         cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
+        splits, gone = read_splits(cache, key, backends)
+        if gone is None and route_patch(cache.routes[key], splits, weights):
+            text = "a mutating webhook or policy changes the weights on their way: exempt the field manager"
+            gone = Problem("HTTPRouteNotWritten", f"HTTPRoute {name}: {text} {FIELD_MANAGER} from it")
+        if gone is not None:
+            return WeightsResult(gone, in_force=False)
         return WeightsResult(problem, changed=True)
     except LeaseLostError as error:
         return WeightsResult(Problem(error.reason, str(error)), went_through=False, in_force=False)
@@ -103,12 +111,16 @@ async def write_weights(
 
 async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:
     """Read the route again after a failed write. A conflict is no problem: the next tick writes the weights of then."""
+    before, refused = cache.routes.get(key), error.status not in CONFLICTS
     try:
-        cache.put_route(await kube.get(path))
+        read = await kube.get(path)
+        # Where the rules are still those of the `test`, it held, and an admission policy refused the write.
+        refused |= error.status == TEST_FAILED and before is not None and same_rules(read, before)
+        cache.put_route(read)
     except KubeError as second:
         if second.status == 404:
             cache.routes.pop(key, None)
-    return None if error.status in (409, 422) else Problem("HTTPRouteNotWritten", f"HTTPRoute {key[1]}: {error}")
+    return Problem("HTTPRouteNotWritten", f"HTTPRoute {key[1]}: {error}") if refused else None
 
 
 def format_weights(weights: Weights) -> str:

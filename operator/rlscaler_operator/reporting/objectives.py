@@ -56,7 +56,9 @@ class Objectives:
         # There one more is in time than arrived: the negative rest is carried until it is made up for.
         late = histogram.received - sum(in_time) / 2 + policy.late.carried
         policy.late.carried = min(0.0, late)
-        policy.late.windows.append((histogram.received, max(0.0, late), latency))
+        # Where a queue stands for arrivals, one that empties shows fewer than none.
+        received = max(0.0, histogram.received)
+        policy.late.windows.append((received, max(0.0, late), latency))
         of = self._metrics.of(*policy.key)
-        of.add(self._metrics.slo_requests, histogram.received)
+        of.add(self._metrics.slo_requests, received)
         of.add(self._metrics.slo_late, max(0.0, late))

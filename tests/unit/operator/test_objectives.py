@@ -47,6 +47,13 @@ def test_late_is_what_was_not_answered_in_time(objectives, metrics, policy_body,
     assert counted(metrics) == (2000, 2 * late)
 
 
+def test_a_queue_that_empties_takes_no_counted_request_away(objectives, metrics, policy_body):
+    policy = Registry().put(policy_body())
+    objectives.count([policy], measured())
+    objectives.count([policy], measured(**{"0.5": 40, "+Inf": 40, "": -30}))
+    assert counted(metrics) == (1000, 100)
+
+
 def test_a_prometheus_that_fails_leaves_a_gap(objectives, metrics, policy_body):
     objectives.count([Registry().put(policy_body())], {})
     assert counted(metrics) == (None, None)
