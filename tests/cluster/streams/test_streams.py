@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,6 +27,15 @@ from tests.harness.waiting import until
 
 KEY = ("workloads", "orders")
 
+OPENED: list[Streams] = []
+
+
+@pytest.fixture(autouse=True)
+def no_client_outlives_its_test() -> Iterator[None]:
+    yield
+    while OPENED:
+        OPENED.pop().close()
+
 
 class Looking:
     """One policy's stream, looked at as often as a test asks."""
@@ -34,6 +44,7 @@ class Looking:
         self._access = access or KafkaAccess((broker.servers,))
         self.kafka = Kafka(bootstrap_servers=[broker.servers], topics=[topic], group=group, offset_reset="earliest")
         self._streams = Streams(4.0)
+        OPENED.append(self._streams)
         self.ready = 0
 
     def look(self) -> Stream:
