@@ -276,12 +276,18 @@ class Ticker:
 
     async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
         measured = await self._sensing.histograms(access, [p for p in policies if p.running], WINDOW_SECONDS)
-        self._shadows.calibrate([policy for policy in policies if policy.running], measured, unix_now())
+        for policy in filter(_runs, policies):
+            self._fence.run(policy, "calibrate its model", self._shadows.calibrate, [policy], measured, unix_now())
 
     async def _count(self, access: Access, policies: list[Policy]) -> None:
         running = [policy for policy in policies if policy.running]
         measured = await self._sensing.histograms(access, running, self._objectives.window_seconds)
-        self._objectives.count([policy for policy in running if policy.running], measured)
+        for policy in filter(_runs, running):
+            self._fence.run(policy, "count its late requests", self._objectives.count, [policy], measured)
+
+
+def _runs(policy: Policy) -> bool:
+    return policy.running
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:

@@ -153,6 +153,8 @@ def _with_credentials(url: str, auth: PrometheusAuth, namespace: str, secrets: R
     if auth.bearer_token is not None and not TOKEN.fullmatch(token):
         raise _unusable(auth.bearer_token, namespace, FIELD, "is not a bearer token: one line without spaces")
     basic = (texts["username"].strip("\r\n"), texts["password"].strip("\r\n")) if auth.basic is not None else None
+    if auth.basic is not None and ":" in texts["username"]:
+        raise _unusable(auth.basic.username, namespace, FIELD, "is not a user name: HTTP allows no colon in it")
     certificates = None if auth.tls is None else certificates_of(texts, namespace, f"{FIELD}.tls")
     headers: tuple[tuple[str, str], ...] = ()
     if auth.tenant is not None:

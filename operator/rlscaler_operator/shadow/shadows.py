@@ -39,6 +39,12 @@ log = logging.getLogger("rlscaler.shadow")
 HPA_STACK = 1
 """The HPA formula looks at the newest observation only."""
 
+FAILED = "ComparisonFailed"
+"""Reason of a policy that cannot be compared."""
+
+APART_SECONDS = 3600.0
+"""Time for which policies are compared apart after the last failure."""
+
 FRESH_SECONDS = 300.0
 """Time between two verdicts, at which the status takes over today's figures."""
 
@@ -81,17 +87,43 @@ class Shadows:
         self._window_seconds = window_seconds
         self._tables: dict[int, SimulationTable] = {}
         self._comparisons: dict[Key, Comparison] = {}
-        self._complained = False
+        self._groups: dict[Key, str] = {}
+        """Policies that are compared apart from others after a failure, by the name of their group."""
+        self._rejoin_at = -math.inf
+        """Unix time at which all are compared together again."""
 
     def tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples] | None = None) -> None:
-        """Compare a sensing batch, after it was decided. `joins` may know the table of its samples. Never raises."""
-        try:
-            self._tick(items, joins or Joins())
-            self._complained = False
-        except Exception:
-            if not self._complained:
-                log.exception("comparing %d policies with their virtual services failed", len(items))
-            self._complained = True
+        """Compare a sensing batch, after it was decided. `joins` may know the table of its samples. Never raises.
+
+        Policies whose comparison fails together are compared by halves at the next ticks, until the one at fault is
+        alone: a tick that is run twice would count twice.
+        """
+        groups: dict[str, list[ComparedPolicy]] = defaultdict(list)
+        for item in items:
+            groups[self._groups.get(item.policy.key, "")].append(item)
+        for name, group in groups.items():
+            now = float(group[0].entry.samples.time[0])
+            if self._groups and now >= self._rejoin_at:
+                self._groups.clear()
+            try:
+                self._tick(group, (joins if len(group) == len(items) else None) or Joins())
+            except Exception as error:
+                self._divide(name, group, error, now)
+
+    def _divide(self, name: str, group: Sequence[ComparedPolicy], error: Exception, now: float) -> None:
+        """Have the halves of a group that failed compared apart; of one policy the failure is its verdict."""
+        self._rejoin_at = now + APART_SECONDS
+        for number, item in enumerate(group):
+            self._groups[item.policy.key] = f"{name}{'01'[2 * number >= len(group)]}" if len(group) > 1 else name
+        if len(group) > 1:
+            log.warning("comparing %d policies failed: each half is compared apart: %r", len(group), error)
+            return
+        policy, text = group[0].policy, f"the comparison failed: {error!r}; report it with the policy and this log"
+        status = policy.promotion.status
+        if status is not None and status.reason != FAILED:
+            log.error("%s/%s: %s", *policy.key, text, exc_info=error)
+            failed = status.model_copy(update={"reason": FAILED, "message": text})
+            policy.promotion.set_status(failed, policy.observed.generation, policy.decision.actor)
 
     def forget(self, key: Key) -> None:
         """Forget a policy that is gone, or is another one of the same name."""

@@ -102,6 +102,7 @@ def test_a_secret_that_is_not_read_yet_is_waited_for(access):
         (BEARER, {"token": "two words"}, "SecretInvalid", "one line"),
         (BEARER, {"token": "a\r\nX-Header: b"}, "SecretInvalid", "one line"),
         (BEARER, {"token": b"\xff"}, "SecretInvalid", "not text"),
+        (BASIC, {"user": "me:too", "word": "x"}, "SecretInvalid", "no colon"),
         (BEARER, CredentialError("no", "SecretForbidden"), "SecretForbidden", "no"),
         ({"tls": {"ca": key("s", "ca")}}, {"ca": "garbage"}, "SecretInvalid", "PEM"),
     ],

@@ -13,6 +13,7 @@ from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import Flag
 from rlscaler_operator.sensing.results import Reading
+from rlscaler_operator.shadow import shadows
 from rlscaler_operator.shadow.calibration import Histogram
 from rlscaler_operator.shadow.evidence import is_whole
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows, params_and_actor
@@ -91,7 +92,7 @@ class World:
                 if follow:
                     service.replicas = tuple(outcome.decision.desired[0].tolist())
             self.shadows.tick(items)
-            assert not self.shadows._complained
+            assert not self.shadows._groups
             self.now += SENSE
 
 
@@ -305,13 +306,24 @@ def test_rows_are_taken_again_and_do_not_mix(service):
     assert latest(world, kept).evidence[-1].hours == pytest.approx(2 * alone.hours, rel=0.1)
 
 
-def test_a_failure_is_logged_once_and_stops_nobody(service, caplog, monkeypatch):
-    one = service()
-    world = World(one)
-    monkeypatch.setattr(world.shadows, "_step", lambda *_: 1 / 0)
-    for _ in range(3):
-        world.shadows.tick([ComparedPolicy(one.policy, one.entry(START, 30.0, "floor"))])
-    assert caplog.text.count("ZeroDivisionError") == 1
+def test_a_failure_is_the_verdict_of_the_policy_at_fault_alone(service, caplog, monkeypatch):
+    services = [service(name=f"chat-{number}") for number in range(5)]
+    guilty, *innocent = services[3], *services[:3], services[4]
+    world = World(*services)
+    parameters = shadows._own_params
+
+    def failing(item):
+        return 1 / 0 if item.policy is guilty.policy else parameters(item)
+
+    monkeypatch.setattr(shadows, "_own_params", failing)
+    for _ in range(20):
+        world.shadows.tick([ComparedPolicy(one.policy, one.entry(world.now, 30.0, "action")) for one in services])
+        world.now += SENSE
+    assert guilty.policy.promotion.status.reason == "ComparisonFailed"
+    assert "ZeroDivisionError" in guilty.policy.promotion.status.message
+    assert caplog.text.count("report it with the policy") == 1
+    # Three ticks of halving were lost to the policies that were with it.
+    assert all(one.policy.promotion.today.hours > 15 * SENSE / 3600 for one in innocent)
 
 
 def test_the_model_is_held_against_the_histogram_of_each_window(service):
