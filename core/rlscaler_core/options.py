@@ -31,6 +31,12 @@ def names_in(option: str, text: str) -> tuple[str, ...]:
     return names
 
 
+def fresh(place: Path, force: bool) -> None:
+    """Refuse a file that is there already, unless `--force` is given. Raises UsageError."""
+    if place.exists() and not force:
+        raise click.UsageError(f"{place}: exists; name another place or add --force")
+
+
 def writable(context: click.Context, parameter: click.Parameter, place: Path | None) -> Path | None:
     """Refuse a file or folder that cannot be written, before any work is done for it: the callback of an option.
 

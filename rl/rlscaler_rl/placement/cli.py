@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.options import output_option, writable
+from rlscaler_core.options import fresh, output_option, writable
 from rlscaler_core.placement.policies import RULES_OF, Policy
 
 if TYPE_CHECKING:
@@ -32,7 +32,14 @@ _LIFETIME_ERROR = click.option(
 @_POLICY
 @_LIFETIMES
 @_LIFETIME_ERROR
-@click.option("--out", type=_FOLDER, callback=writable, required=True, help="Folder for POLICY.onnx and POLICY.json.")
+@click.option(
+    "--out",
+    type=_FOLDER,
+    callback=writable,
+    required=True,
+    help="Folder for POLICY.onnx, POLICY.json and TensorBoard files.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the network in --out.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 10**8))
 @click.option("--rule", help="Rule that the network begins as; by default the strongest.")
 @click.option(
@@ -43,14 +50,37 @@ _LIFETIME_ERROR = click.option(
     help="Evolution strategies, which score whole episodes, or DQN, which learns from each placement.",
 )
 @click.option("--generations", type=click.IntRange(1), help="Generations of evolution.  [default: 64]")
-@click.option("--steps", type=click.IntRange(1000), help="Placements of DQN.  [default: 120000]")
-@click.option("--gamma", type=click.FloatRange(0, 0.999), help="Discount of DQN.  [default: 0.9]")
-@click.option("--single", is_flag=True, help="DQN without double targets.")
-@click.option("--plain", is_flag=True, help="DQN without the dueling head.")
-@click.option("--without-rule", is_flag=True, help="DQN that begins without the policy's rule.")
-@click.option("--thesis-reward", is_flag=True, help="DQN with the reward as the thesis states it.")
+@click.option("--steps", type=click.IntRange(1000), help="Placements of DQN.  [default: 120000; of the thesis 2000]")
+@click.option("--gamma", type=click.FloatRange(0, 0.999), help="Discount of DQN.  [default: 0.9; of the thesis 0.99]")
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Step size of DQN.  [default: 0.001; of the thesis 0.0025]",
+)
+@click.option(
+    "--explore-share",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of the steps in which DQN's exploration falls.  [default: 0.5; of the thesis 0.3]",
+)
+@click.option(
+    "--learning-starts",
+    type=click.IntRange(0),
+    help="Placements before DQN's first update.  [default: 0; of the thesis 300]",
+)
+@click.option(
+    "--thesis-reward",
+    is_flag=True,
+    help="DQN with the rewards, ends of episodes and settings of the thesis, for EE, LB and EL.",
+)
 def train(
-    policy: str, out: Path, seed: int, rule: str | None, method: str, generations: int | None, **options: Any
+    policy: str,
+    out: Path,
+    force: bool,
+    seed: int,
+    rule: str | None,
+    method: str,
+    generations: int | None,
+    **options: Any,
 ) -> None:
     """Train a network for POLICY.
 
@@ -61,6 +91,7 @@ def train(
     from rlscaler_rl.placement.drawn import LOADS
 
     chosen = Policy(policy)
+    fresh(out / f"{policy}.onnx", force)
     if rule is not None and rule not in RULES_OF[chosen]:
         raise click.UsageError(f"--rule: {rule} is none of {chosen}: {', '.join(RULES_OF[chosen])}")
     setting = {name: options.pop(name) for name in ("lifetimes_known", "lifetime_error")}
@@ -68,40 +99,42 @@ def train(
     if method == "dqn":
         if generations is not None:
             raise click.UsageError("--generations belongs to --method evolution: name --steps")
-        trained = _by_dqn(chosen, rule=begins, load=LOADS[chosen], seed=seed, **setting, **options)
+        trained = _by_dqn(chosen, out, rule=begins, load=LOADS[chosen], seed=seed, **setting, **options)
     else:
         if wrong := [name for name, value in options.items() if value is not None and value is not False]:
             named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise click.UsageError(f"{named}: only DQN has it; name --method dqn, or leave it out")
-        trained = _by_evolution(chosen, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)
+        trained = _by_evolution(chosen, out, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)
     trained.save(out)
     run = trained.run
+    if run.untrained:
+        click.echo("no look was better than the untrained network, which is the one that was saved")
     click.echo(f"{out / policy}.onnx: {run.seconds:.0f} s, {run.placements_per_second:.0f} placements/s while learning")
 
 
-def _by_evolution(policy: Policy, generations: int | None, seed: int, **setting: Any) -> Trained:
+def _by_evolution(policy: Policy, out: Path, generations: int | None, seed: int, **setting: Any) -> Trained:
+    from torch.utils.tensorboard import SummaryWriter
+
     from rlscaler_rl.placement.drawn_search import EVOLUTION, Options, search
 
     evolution = replace(EVOLUTION, seed=seed, generations=generations or EVOLUTION.generations)
-    return search(Options(policy, evolution, **setting), click.echo)
+    with SummaryWriter(str(out / "tensorboard")) as board:
+        return search(Options(policy, evolution, **setting), click.echo, board.add_scalar)
 
 
-def _by_dqn(
-    policy: Policy,
-    steps: int | None,
-    gamma: float | None,
-    single: bool,
-    plain: bool,
-    without_rule: bool,
-    **options: Any,
-) -> Trained:
-    from rlscaler_rl.placement.dqn import Options
-    from rlscaler_rl.placement.dqn import train as learn
+def _by_dqn(policy: Policy, out: Path, thesis_reward: bool, **options: Any) -> Trained:
+    from torch.utils.tensorboard import SummaryWriter
 
-    named: dict[str, Any] = {name: value for name, value in (("steps", steps), ("gamma", gamma)) if value is not None}
-    begins = 0.0 if without_rule else 1.0
-    described = Options(policy, double=not single, dueling=not plain, by_rule=begins, **named, **options)
-    return learn(described, click.echo)
+    from rlscaler_rl.placement import dqn, thesis
+
+    if thesis_reward and policy not in thesis.POLICIES:
+        raise click.UsageError(
+            f"--thesis-reward: the thesis has {', '.join(thesis.POLICIES)}; leave it out for {policy}"
+        )
+    begun = dqn.thesis(dqn.Options(policy)) if thesis_reward else dqn.Options(policy)
+    described = replace(begun, **{name: value for name, value in options.items() if value is not None})
+    with SummaryWriter(str(out / "tensorboard")) as board:
+        return dqn.train(described, click.echo, board.add_scalar)
 
 
 @click.command()

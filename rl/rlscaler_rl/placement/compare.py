@@ -158,7 +158,7 @@ def table(policy: Policy, rows: Sequence[Row]) -> Table:
     header = (
         "nodes",
         "contender",
-        "GPUs used" if policy is Policy.GPU else "thesis' reward",
+        "GPUs used" if policy is Policy.GPU else "score",
         f"ahead of {default} (95 %)",
         "ahead of the strongest rule (95 %)",
         "in percent",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -23,7 +23,8 @@ from rlscaler_rl.placement.drawn import VALIDATION_SEED, Setting
 from rlscaler_rl.placement.environment import Placement
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score
-from rlscaler_rl.placement.trained import Run, Trained
+from rlscaler_rl.placement.thesis import judged
+from rlscaler_rl.placement.trained import Record, Run, Trained, unrecorded
 
 NEVER = -1e9
 """Value of a node that the pod may not go to."""
@@ -53,18 +54,53 @@ class Options:
     by_rule: float = 1.0
     """Weight of the rule's column at the start; 0 = learn without the rule."""
     thesis_reward: bool = False
-    """Reward of the thesis, not the part that each placement adds over the episode."""
+    """Rewards and ends of episodes of the thesis, in place of what each placement adds over the episode."""
+    failures_per_day: float = 0.1
+    """Failures of a node a day, as in `Setting`."""
     gamma: float = 0.9
     learning_rate: float = 1e-3
+    learning_starts: int = 0
+    """Placements before the first update."""
+    learn_every: int = 1
+    """Rounds of placements between two updates."""
     batch: int = 256
     memory: int = 300
     """Steps of each size of cluster in the replay memory."""
     explore: tuple[float, float] = (0.3, 0.02)
-    """Share of random placements at the start, and from half of the steps on."""
+    """Share of random placements at the start, and after `explore_share` of the steps."""
+    explore_share: float = 0.5
+    """Share of the steps in which exploration falls."""
     follow: float = 0.01
-    """Share by which the target network moves towards the learning one after each update."""
+    """Share by which the target network moves towards the learning one."""
+    follow_every: int = 1
+    """Rounds of placements between two such moves."""
     looks: int = 8
     """Trials of the network on clusters of other seeds; the best network is saved."""
+
+
+def thesis(options: Options) -> Options:
+    """Return the options with the rewards of the thesis and the settings of its published code: CleanRL's `dqn.py`."""
+    return replace(
+        options,
+        thesis_reward=True,
+        failures_per_day=0.0,
+        steps=2000,
+        nodes=(3,),
+        clusters=1,
+        double=False,
+        dueling=False,
+        by_rule=0.0,
+        gamma=0.99,
+        learning_rate=2.5e-3,
+        learning_starts=300,
+        learn_every=10,
+        batch=128,
+        memory=10_000,
+        explore=(1.0, 0.05),
+        explore_share=0.3,
+        follow=1.0,
+        follow_every=500,
+    )
 
 
 class Memory:
@@ -75,16 +111,21 @@ class Memory:
         self.mask = torch.zeros(steps, clusters, nodes, dtype=torch.bool)
         self.action = torch.zeros(steps, clusters, dtype=torch.int64)
         self.reward = torch.zeros(steps, clusters)
+        self.ended = torch.zeros(steps, clusters, dtype=torch.bool)
         self.count, self.size = 0, steps
 
-    def add(self, seen: Float32, mask: Bool, action: Int, reward: Float) -> None:
+    def add(self, seen: Float32, mask: Bool, action: Int, reward: Float, ended: Bool) -> None:
         at = self.count % self.size
         self.seen[at], self.mask[at] = torch.from_numpy(seen), torch.from_numpy(mask)
         self.action[at], self.reward[at] = torch.from_numpy(action), torch.from_numpy(reward).float()
+        self.ended[at] = torch.from_numpy(ended)
         self.count += 1
 
     def draw(self, batch: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
-        """Seen, action, reward, next seen and next mask of steps drawn from those that were placed."""
+        """Seen, action, reward, next seen and next mask of steps drawn from those that were placed.
+
+        No node is allowed next where the episode ended: nothing comes after it.
+        """
         held = min(self.count, self.size)
         oldest = self.count - held
         # The newest step has no next state yet.
@@ -98,7 +139,7 @@ class Memory:
             self.action[here, row],
             self.reward[here, row],
             self.seen[there, row],
-            self.mask[there, row],
+            self.mask[there, row] & ~self.ended[here, row][:, None],
         )
 
 
@@ -113,41 +154,50 @@ def acting(net: DeepSets, policy: Policy, rule: str | None = None) -> Contender:
     return scores
 
 
-def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
-    """Train a network; the checkpoint is the best on clusters whose seeds training never plays."""
+def train(options: Options, say: Callable[[str], None] = lambda _: None, record: Record = unrecorded) -> Trained:
+    """Train a network; the checkpoint is the best on clusters whose seeds training never plays.
+
+    :param record: called with a name, a number and the placements so far.
+    """
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     rng = np.random.default_rng(options.seed)
-    settings = [
-        Setting(options.policy, n, options.clusters, options.load, options.lifetimes_known, options.lifetime_error)
-        for n in options.nodes
+    envs = [
+        Placement(_setting(options, n, options.clusters), 1000 * options.seed + i) for i, n in enumerate(options.nodes)
     ]
-    envs = [Placement(setting, 1000 * options.seed + i) for i, setting in enumerate(settings)]
     width = len(columns(options.policy))
     memories = [Memory(options.memory, options.clusters, n, width) for n in options.nodes]
     net = DeepSets(width, options.hidden, options.dueling, options.by_rule)
     target = copy.deepcopy(net)
     adam = torch.optim.Adam(net.parameters(), options.learning_rate)
-    rounds = options.steps // (options.clusters * len(envs))
+    each = options.clusters * len(envs)
+    rounds = options.steps // each
     begin, looking = time.perf_counter(), 0.0
     best, best_score, curve = copy.deepcopy(net), -np.inf, []
     for step in range(rounds + 1):
         if step % max(rounds // options.looks, 1) == 0:
             looked = time.perf_counter()
             score = _validate(net, options)
-            curve.append((step * options.clusters * len(envs), score))
+            curve.append((step * each, score))
+            record("validation/score", score, step * each)
             if score > best_score:
                 best, best_score = copy.deepcopy(net), score
             looking += time.perf_counter() - looked
             say(f"{options.policy} {curve[-1][0]:>9,} placements: {score:.4f} (best {best_score:.4f})")
-        # Exploration falls linearly over the first half of the steps.
-        share = max(1 - 2 * step / rounds, 0.0)
+        # Exploration falls linearly over the first part of the steps.
+        share = max(1 - step / max(options.explore_share * rounds, 1.0), 0.0)
         explore = options.explore[1] + share * (options.explore[0] - options.explore[1])
+        record("charts/epsilon", explore, step * each)
         for env, memory in zip(envs, memories, strict=True):
-            _act(env, memory, net, options, explore, rng)
+            record(f"charts/reward_{env.setting.nodes}", _act(env, memory, net, options, explore, rng), step * each)
             # A batch from fewer steps would repeat the same few placements.
-            if memory.count >= 16:
-                _learn(net, target, adam, memory.draw(options.batch, rng), options)
+            if memory.count >= 16 and step * each >= options.learning_starts and step % options.learn_every == 0:
+                loss = _learn(net, target, adam, memory.draw(options.batch, rng), options)
+                record(f"losses/td_loss_{env.setting.nodes}", loss, step * each)
+        if step % options.follow_every == 0:
+            with torch.no_grad():
+                for slow, fast in zip(target.parameters(), net.parameters(), strict=True):
+                    slow.lerp_(fast, options.follow)
     took = time.perf_counter() - begin
     return Trained(
         best,
@@ -161,26 +211,35 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None) -> Trai
 
 def _act(
     env: Placement, memory: Memory, net: DeepSets, options: Options, explore: float, rng: np.random.Generator
-) -> None:
+) -> float:
+    """Place a pod on each cluster, and return the mean reward."""
     among = env.mask()
     seen = features(options.policy, env.nodes, env.pods, among, rule=options.rule)
     with torch.no_grad():
         values = net(torch.from_numpy(seen)).double().numpy()
     values = np.where(rng.random(len(values))[:, None] < explore, rng.random(values.shape), values)
     node = choose(values, env.nodes, env.pods, among)
-    outcome = env.step(node)
-    memory.add(seen, among, node, outcome.thesis if options.thesis_reward else outcome.reward)
+    ended = np.zeros(len(node), bool)
+    if options.thesis_reward:
+        # The thesis judges the nodes as they were before the placement.
+        reward, ended = judged(options.policy, env.nodes, env.pods, node)
+        env.step(node)
+    else:
+        reward = env.step(node).reward
+    memory.add(seen, among, node, reward, ended)
+    return float(reward.mean())
 
 
 def _learn(
     net: DeepSets, target: DeepSets, adam: torch.optim.Optimizer, drawn: tuple[Tensor, ...], options: Options
-) -> None:
+) -> float:
+    """Update the network on a batch, and return the loss."""
     seen, action, reward, then, mask = drawn
     with torch.no_grad():
         # Double targets: the learning network chooses, the slow one judges, so that chance is not taken for value.
         chooser = net if options.double else target
         node = chooser(then).masked_fill(~mask, NEVER).argmax(1, keepdim=True)
-        # A refused pod has no next placement, and so no value.
+        # A pod that no node may take, and the end of an episode, have no next placement, and so no value.
         worth = torch.where(mask.any(1), target(then).gather(1, node)[:, 0], torch.zeros(len(then)))
         aim = reward + options.gamma * worth
     value = net(seen).gather(1, action[:, None])[:, 0]
@@ -190,12 +249,24 @@ def _learn(
     # A rare large error must not throw the network off.
     torch.nn.utils.clip_grad_norm_(net.parameters(), 5.0)
     adam.step()
-    with torch.no_grad():
-        for slow, fast in zip(target.parameters(), net.parameters(), strict=True):
-            slow.lerp_(fast, options.follow)
+    return float(loss.detach())
+
+
+def _setting(options: Options, nodes: int, clusters: int) -> Setting:
+    return Setting(
+        options.policy,
+        nodes,
+        clusters,
+        options.load,
+        options.lifetimes_known,
+        options.lifetime_error,
+        options.failures_per_day,
+        # The thesis learns hard limits from episodes that end above them.
+        hard_refuses=not options.thesis_reward,
+    )
 
 
 def _validate(net: DeepSets, options: Options) -> float:
-    setting = Setting(options.policy, 12, 24, options.load, options.lifetimes_known, options.lifetime_error)
+    setting = replace(_setting(options, 12, 24), hard_refuses=True)
     contender = acting(net, options.policy, options.rule)
     return float(score(options.policy, play(contender, setting, VALIDATION_SEED, steps=200)).mean())

@@ -57,6 +57,8 @@ class Setting:
     """Failures of a node a day; it is back ten slots later, without its pods."""
     drift: float = 0.02
     """Standard deviation of the logarithm of latency, a slot."""
+    hard_refuses: bool = True
+    """Whether nodes above a pod's hard latency refuse it, as the server has it."""
     copies: int = 1
     """Copies of each cluster. They get the same pods, failures and drift, so that they differ by the placements alone.
     The first of each come first, then the second of each."""

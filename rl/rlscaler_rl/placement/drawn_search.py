@@ -16,7 +16,7 @@ from rlscaler_rl.placement.drawn import TEST_SEED, VALIDATION_SEED, Setting
 from rlscaler_rl.placement.evolution import Evolution, evolve, starting_network
 from rlscaler_rl.placement.network import DeepSets
 from rlscaler_rl.placement.play import Contender, play, score, warm_up
-from rlscaler_rl.placement.trained import Trained
+from rlscaler_rl.placement.trained import Record, Trained, unrecorded
 
 EVOLUTION = Evolution(seed=0, generations=64, width=0.02, learning_rate=0.008, last_rate=0.1, look_every=16)
 """Length and step sizes of the search on drawn clusters."""
@@ -94,7 +94,7 @@ class DrawnEpisodes:
         return mean
 
 
-def search(options: Options, say: Callable[[str], None] = lambda _: None) -> Trained:
+def search(options: Options, say: Callable[[str], None] = lambda _: None, record: Record = unrecorded) -> Trained:
     """Search a network for a scoring policy. The best one on validation clusters, whose seed is not played, is
     returned."""
     net = starting_network(len(columns(options.policy)), options.evolution)
@@ -104,6 +104,8 @@ def search(options: Options, say: Callable[[str], None] = lambda _: None) -> Tra
         options.evolution,
         lambda when, score: say(f"{options.policy} {when}: {score:.4f}"),
     )
+    for placements, number in run.curve:
+        record("validation/score", number, placements)
     return Trained(
         net,
         options.policy,

@@ -27,11 +27,10 @@ from rlscaler_rl.placement.drawn import (
     residual_slots,
     said_lifetimes,
 )
+from rlscaler_rl.placement.thesis import PODS_PER_NODE
 
 PREFILL_ROUNDS = 100
 FAILED_SLOTS = 10
-PODS_PER_NODE = 50.0
-"""At so many pods a used node the thesis' second reward of EL is full."""
 
 
 class Outcome(NamedTuple):
@@ -39,8 +38,12 @@ class Outcome(NamedTuple):
 
     reward: Float
     """Change of the episode's score, charged to the placement that causes it."""
-    thesis: Float
-    """The reward that the thesis states, of the state after the placement."""
+    aim: Float
+    """Reach of the scoring policy's aim after the placement: the score of contenders and checkpoints.
+
+    EE: share of nodes without pods. LB: -4 times the standard deviation of the shares of requested CPU. EL: mean of
+    EE's share, the density of used nodes and the latency. GPU: -fragmentation that the placement adds, in GPUs.
+    """
     placed: Bool
     latency_met: Float
     """1 below the soft latency, .5 below the hard one, 0 above; 1 for pods without limits; NaN where not placed."""
@@ -70,7 +73,7 @@ class Placement:
 
     def mask(self) -> Bool:
         """(clusters, nodes): where the pod may go."""
-        return allowed(self.nodes, self.pods, fits(self.nodes, self.pods))
+        return self._allowed(self.nodes)
 
     def step(self, node: Int) -> Outcome:
         """Place each cluster's pod on the node of this index, and go on to the next pod; -1 = refuse it.
@@ -79,7 +82,7 @@ class Placement:
         """
         rows, index = self._rows, np.maximum(node, 0)
         target = self._at(rows, index)
-        placed = allowed(target, self.pods, fits(target, self.pods))[:, 0] & (node >= 0)
+        placed = self._allowed(target)[:, 0] & (node >= 0)
         longer, lost = self._place(target, rows, index, placed)
         outcome = self._outcome(index, placed, longer, lost)
         self._clock += 1.0 / self.setting.arrivals_per_slot
@@ -87,6 +90,10 @@ class Placement:
             self._next_slot()
         self.pods, self._slots = self._draw_pods(self.setting.clusters)
         return outcome
+
+    def _allowed(self, nodes: Nodes) -> Bool:
+        fitting = fits(nodes, self.pods)
+        return allowed(nodes, self.pods, fitting) if self.setting.hard_refuses else fitting
 
     def _draw_pods(self, count: int) -> tuple[Pods, Int]:
         """`count` pods and their slots, and as many again for each further copy of the clusters."""
@@ -151,18 +158,17 @@ class Placement:
         met = np.where(placed, met, np.nan)
         hours = -longer / MEAN_SLOTS
         if policy is Policy.EE:
-            thesis, reward = unused, hours
+            aim, reward = unused, hours
         elif policy is Policy.LB:
-            thesis = -4.0 * used_share(n)[..., 0].std(-1)
-            reward = thesis
+            aim = -4.0 * used_share(n)[..., 0].std(-1)
+            reward = aim
         elif policy is Policy.EL:
             dense = np.minimum(n.pods.sum(-1) / np.maximum(in_use, 1) / PODS_PER_NODE, 1.0)
-            thesis = (unused + dense + np.nan_to_num(met)) / 3.0
+            aim = (unused + dense + np.nan_to_num(met)) / 3.0
             reward = hours + 2.0 * np.nan_to_num(met)
         else:
-            thesis = -lost
-            reward = -lost
-        return Outcome(reward - 1.0 * ~placed, thesis, placed, met)
+            aim = reward = -lost
+        return Outcome(reward - 1.0 * ~placed, aim, placed, met)
 
     def _next_slot(self) -> None:
         """Pods whose time is up leave, nodes fail and come back, latencies drift."""

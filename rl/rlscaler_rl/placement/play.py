@@ -22,8 +22,8 @@ Contender = Callable[[Nodes, Pods, Bool], Float]
 class Played:
     """Means over time after a warm-up, (clusters,) each; NaN where there was nothing to measure."""
 
-    thesis: Float
-    """The thesis' reward; for GPU minus the GPUs that each placement makes unusable."""
+    aim: Float
+    """Reach of the scoring policy's aim, as in `Outcome`."""
     in_use: Float
     """Share of the nodes that have pods."""
     uneven: Float
@@ -40,7 +40,7 @@ def score(policy: Policy, played: Played) -> Float:
     """Score of checkpoints and contenders, (clusters,): higher is better."""
     if policy is Policy.GPU:
         return played.gpus_used
-    return played.thesis
+    return played.aim
 
 
 def rule(name: str) -> Contender:
@@ -89,4 +89,4 @@ def _measured(nodes: Nodes, outcome: Outcome) -> Float:
     whole = nodes.gpus.sum(-1)
     free = nodes.gpu_free.sum((-2, -1)) / (WHOLE_GPU * np.where(whole > 0, whole, np.nan))
     in_use, refused = (nodes.pods > 0).mean(-1), 1.0 - outcome.placed
-    return np.stack([outcome.thesis, in_use, share.std(-1), outcome.latency_met, refused, 1.0 - free])
+    return np.stack([outcome.aim, in_use, share.std(-1), outcome.latency_met, refused, 1.0 - free])

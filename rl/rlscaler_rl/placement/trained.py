@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,8 +12,15 @@ from rlscaler_core.placement.features import CONTRACT, columns
 from rlscaler_core.placement.policies import Policy
 from rlscaler_rl.placement.network import DeepSets, to_onnx
 
+Record = Callable[[str, float, int], None]
+"""Receiver of the numbers of a training: name, number and placements so far, as TensorBoard shows them."""
+
 CURVE = "{}.csv"
 """File of a policy's training curve, beside its network."""
+
+
+def unrecorded(name: str, number: float, placements: int) -> None:
+    """Record nothing."""
 
 
 @dataclass
@@ -31,6 +39,11 @@ class Run:
     def placements_per_second(self) -> float:
         """Without the looks at validation clusters."""
         return self.placements / max(self.seconds - self.looking, 1e-9)
+
+    @property
+    def untrained(self) -> bool:
+        """Whether no look at validation clusters was better than that before the first placement."""
+        return bool(self.curve) and max(score for _, score in self.curve) <= self.curve[0][1]
 
 
 @dataclass

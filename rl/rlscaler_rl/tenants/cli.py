@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import names_in, output_option, writable
+from rlscaler_core.options import fresh, names_in, output_option, writable
 
 if TYPE_CHECKING:
     from rlscaler_rl.tenants.compare import Comparison
@@ -78,19 +78,30 @@ _CPU = click.option(
 @click.option("--arbiter-alone", is_flag=True, help="Train the arbiter alone; tenants act as the forecast rule.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
 @click.option("--out", type=_FOLDER, callback=writable, default=_TRAINED, show_default=True)
+@click.option("--force", is_flag=True, help="Overwrite the agents in --out.")
 def train(
-    out: Path, seeds: tuple[int, ...], lost: float, arbiter_alone: bool, homogeneous: bool, cpu: bool, **options: Any
+    out: Path,
+    force: bool,
+    seeds: tuple[int, ...],
+    lost: float,
+    arbiter_alone: bool,
+    homogeneous: bool,
+    cpu: bool,
+    **options: Any,
 ) -> None:
     """Train the agents of tenants and their arbiter (HRAC with local-global reward shaping)."""
     from rlscaler_rl.tenants import hrac
     from rlscaler_rl.tenants.signals import Loss
 
+    folders = {seed: out if len(seeds) == 1 else out / f"seed-{seed}" for seed in seeds}
+    for folder in folders.values():
+        fresh(folder / "training_progress.json", force)
     acts = (not arbiter_alone, cpu and not arbiter_alone, True)
     chosen = hrac.Options(loss=Loss(lost), acts=acts, cpu=cpu, **options)
     if homogeneous:
         chosen = hrac.homogeneous(chosen)
     for trained in hrac.train_together([replace(chosen, seed=seed) for seed in seeds], click.echo):
-        folder = out if len(seeds) == 1 else out / f"seed-{trained.options.seed}"
+        folder = folders[trained.options.seed]
         trained.save(folder)
         gained = f"{trained.epochs_to()} epochs to 95 % of what was gained on the tune loads"
         click.echo(f"{trained.seconds:.0f} s, {gained}; {folder}/")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import output_option, writable
+from rlscaler_core.options import fresh, output_option, writable
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def import_(
         raise click.UsageError("--series: only for a FILE; --query names the series of Prometheus")
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None:
-        _refuse_to_overwrite(out, force)
+        fresh(out, force)
     loaded = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
     if out is not None:
         _write(out, loaded)
@@ -181,7 +181,7 @@ def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: boo
         raise click.UsageError(f"{name}: its file ships; nothing to make")
     about = (load.what, f"Source: {load.source}", f"Licence: {load.licence}")
     trace, filled = read_original(originals, load.recipe, about)
-    _refuse_to_overwrite(out, force)
+    fresh(out, force)
     _write(written := out.with_name(f"other-{out.name}"), trace)
     if (digest := read_trace(written).digest()) != load.digest:
         raise WorkloadError(
@@ -225,7 +225,7 @@ def count(
 
     from rlscaler_rl.workloads.originals import Recipe, read_original
 
-    _refuse_to_overwrite(out, force)
+    fresh(out, force)
     try:
         recipe = Recipe(columns=tuple(columns.split(",")) if columns else (), **options)
     except ValidationError as error:
@@ -336,11 +336,6 @@ def _draw(out: Path, traces: Path | None, seed: int) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(out, dpi=110)
     plt.close(figure)
-
-
-def _refuse_to_overwrite(out: Path, force: bool) -> None:
-    if out.exists() and not force:
-        raise click.UsageError(f"{out}: exists; name another file or add --force")
 
 
 def _write(out: Path, trace: Trace) -> None:

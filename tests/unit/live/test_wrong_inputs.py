@@ -17,7 +17,7 @@ FOR = "train --out out --for {good_yaml} --history "
 TRACE = [
     Wrong("trace import {none} out.csv", 2, ("none: No such file", "name a readable CSV file")),
     Wrong("trace import {columns_csv} out.csv", 2, ("columns.csv:1: 2 series ('rate', 'errors')", "--series")),
-    Wrong("trace import {load_csv} {gap_csv}", 2, ("gap.csv: exists", "name another file or add --force")),
+    Wrong("trace import {load_csv} {gap_csv}", 2, ("gap.csv: exists", "name another place or add --force")),
     Wrong("trace import {load_csv} {blocked}", 2, ("good.yaml/out", "name a file that can be written")),
     Wrong("trace import {load_csv} out.csv --query up", 2, ("--query: only with --prometheus",)),
     Wrong("trace import out.csv --prometheus http://127.0.0.1:9", 2, ("--query: is needed, such as",)),

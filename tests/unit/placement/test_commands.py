@@ -14,8 +14,6 @@ import yaml
 from click.testing import CliRunner
 
 from rlscaler_core.placement.policies import DEFAULT_RULE, RULES_OF, Policy
-from rlscaler_dev.exceptions import DevClusterError
-from rlscaler_dev.placement.churn import Course, contenders, table
 from rlscaler_live.cli import main
 from rlscaler_rl.placement import dqn, drawn_search
 from rlscaler_rl.placement.compare import RIVALS, Row, _rows, compare, strongest
@@ -26,6 +24,7 @@ from rlscaler_rl.placement.drawn import TEST_SEED
 from rlscaler_rl.placement.openb import DIGESTS, NODE_LIST, POD_LISTS
 from rlscaler_rl.placement.openb_cli import paired
 from rlscaler_rl.placement.play import Played, rule
+from rlscaler_rl.placement.trained import Run
 from rlscaler_rl.results.statistics import Interval
 
 
@@ -60,6 +59,11 @@ def test_config_is_yaml_for_kube_scheduler() -> None:
         (("train", "EE", "--out", "x", "--rule", "spread"), "none of EE: pack, least-extension, pack-and-extension"),
         (("train", "EE", "--out", "x", "--gamma", "0.5", "--thesis-reward"), "--gamma, --thesis-reward: only DQN has"),
         (("train", "EE", "--out", "x", "--gamma", "0"), "--gamma: only DQN has"),
+        (("train", "EE", "--out", "x", "--learning-rate", "0"), "not in the range 0<x<=1"),
+        (
+            ("train", "GPU", "--out", "x", "--method", "dqn", "--thesis-reward"),
+            "the thesis has EE, LB, EL; leave it out for GPU",
+        ),
         (("train", "EE", "--out", "x", "--method", "dqn", "--generations", "3"), "belongs to --method evolution"),
         (("run", "--policy", "XX"), "Invalid value"),
         (("run", "--port", "70000"), "port: "),
@@ -161,19 +165,42 @@ def test_folders_that_differ_in_the_seed_are_one_row(tmp_path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("--method", "dqn", "--steps", "1000"), ("--generations", "2")])
 def test_each_method_trains_a_network_that_compare_plays(words: tuple[str, ...], tmp_path, monkeypatch) -> None:
-    def smaller(options: drawn_search.Options, say):
+    def smaller(options: drawn_search.Options, say, record):
         assert options.evolution == replace(drawn_search.EVOLUTION, seed=3, generations=2)
-        return search(replace(options, nodes_at_once=24, looked_at=24), say)
+        return search(replace(options, nodes_at_once=24, looked_at=24), say, record)
 
     search = drawn_search.search
     monkeypatch.setattr(drawn_search, "search", smaller)
-    monkeypatch.setattr(dqn, "train", lambda options, say: learn(replace(options, looks=1), say))
+    monkeypatch.setattr(dqn, "train", lambda options, say, record: learn(replace(options, looks=1), say, record))
     done = call("train", "EE", "--lifetimes", "--seed", "3", "--out", str(tmp_path / "EE-3"), *words)
     assert done.exit_code == 0, done.output
     manifest = json.loads((tmp_path / "EE-3" / "EE.json").read_text())
     assert (manifest["rule"], manifest["seed"], manifest["trained_nodes"][1]) == ("least-extension", 3, 24)
+    assert list((tmp_path / "EE-3" / "tensorboard").glob("events.*"))
     done = call("compare", "EE", "--nodes", "2", "--clusters", "2", "--model-dir", str(tmp_path / "EE-3"))
     assert "| 2 | network EE |" in done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("scheduler", "train", "EE"), "EE.onnx"),
+        (("tenants", "train"), "training_progress.json"),
+        (("streams", "train"), "policy.onnx"),
+    ],
+)
+def test_a_network_is_not_overwritten_without_a_word(words: tuple[str, ...], name: str, tmp_path) -> None:
+    (tmp_path / name).write_text("trained")
+    done = CliRunner().invoke(main, [*words, "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert f"{name}: exists; name another place or add --force" in done.output
+    assert (tmp_path / name).read_text() == "trained"
+
+
+def test_a_checkpoint_that_training_did_not_improve_is_named_untrained() -> None:
+    assert Run(curve=[(0, 0.5), (100, 0.4), (200, 0.5)]).untrained
+    assert not Run(curve=[(0, 0.5), (100, 0.6)]).untrained
+    assert not Run().untrained
 
 
 def test_the_help_says_the_defaults_of_each_method() -> None:
@@ -210,12 +237,3 @@ def test_openb_is_replayed_with_the_list_of_pods_that_is_named(tmp_path, monkeyp
         assert done.exit_code == 0, done.output
         assert f"| {percent} | 0.00 |" in done.output
     assert "openb_pod_list_cpu050.csv: is not there" in call(*words, "--pod-list", "cpu050").output
-
-
-def test_a_churn_test_begins_with_the_default_scheduler() -> None:
-    assert contenders(["LB", "EL", "default", "EL"]) == ["default", "EL", "LB"]
-    with pytest.raises(DevClusterError, match="none of default, EE"):
-        contenders(["best"])
-    assert Course("EE").means() == {}
-    rows = [{"pods": pods, "nodes_in_use": pods / 2} for pods in (0.0, 2.0, 4.0)]
-    assert "| EE | 1.50 |" in table([Course("EE", rows)])

@@ -63,7 +63,7 @@ def test_what_is_kept_is_the_best_look_and_plays_as_it_did(tmp_path) -> None:
     contender = network(PlacementActor.load(tmp_path, Policy.EE))
     setting = Setting(Policy.EE, 4, 6, 0.6, True)
     kept = score(Policy.EE, play(contender, setting, VALIDATION_SEED)).mean()
-    ruled = play(rule("pack"), setting, VALIDATION_SEED).thesis.mean()
+    ruled = play(rule("pack"), setting, VALIDATION_SEED).aim.mean()
     assert kept == pytest.approx(max(scores), abs=2e-4)
     assert ruled == pytest.approx(scores[0], abs=1e-9)
 

@@ -38,6 +38,28 @@ def test_it_is_made_by_its_name_and_ends_after_so_many_pods() -> None:
     assert count == 30
 
 
+@pytest.mark.parametrize("policy", ["EE", "LB", "EL"])
+def test_the_episodes_of_the_thesis_end_and_the_cluster_goes_on(policy: str) -> None:
+    check_env(PlacementEnv(policy, nodes=4, thesis_reward=True), skip_render_check=True)
+    env = PlacementEnv(policy, nodes=4, pods=400, thesis_reward=True)
+    env.reset(seed=0)
+    rng, terminated = np.random.default_rng(0), False
+    while not terminated:
+        _, reward, terminated, truncated, _ = env.step(rng.choice(np.flatnonzero(env.action_masks())))
+        assert not truncated
+    assert reward == (-1 if policy == "LB" else pytest.approx(max(reward, 0)))
+    cluster = env._cluster
+    env.reset()
+    assert env._cluster is cluster
+    env.reset()
+    assert env._cluster is not cluster
+
+
+def test_a_policy_that_the_thesis_does_not_have_is_refused() -> None:
+    with pytest.raises(ValueError, match="the thesis has EE, LB, EL, and no GPU"):
+        PlacementEnv("GPU", thesis_reward=True)
+
+
 def test_a_node_that_fails_stays_within_the_space() -> None:
     env = PlacementEnv("EE", nodes=4, pods=200, failures_per_day=200.0)
     env.reset(seed=0)

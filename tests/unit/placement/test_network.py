@@ -125,7 +125,7 @@ def test_memory_gives_what_follows() -> None:
     memory = Memory(4, 2, 3, 5)
     for step in range(7):
         seen = np.full((2, 3, 5), float(step), np.float32)
-        memory.add(seen, np.ones((2, 3), bool), np.array([0, -1]), np.array([float(step), 0.0]))
+        memory.add(seen, np.ones((2, 3), bool), np.array([0, -1]), np.array([float(step), 0.0]), np.zeros(2, bool))
     seen, action, reward, then, _ = memory.draw(200, np.random.default_rng(0))
     assert 0 < len(seen) < 200, "steps that placed nothing are left out"
     assert (then[:, 0, 0] - seen[:, 0, 0] == 1).all()

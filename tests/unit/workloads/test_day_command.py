@@ -60,7 +60,7 @@ def test_make_writes_the_file_of_the_index_with_source_and_licence(tiny):
     assert made.rate.tolist() == [1, 2, 3, 4]
     assert any("Licence: MIT" in line for line in made.comments)
     assert library.day_trace("balancer", tiny / "days").rate.tolist() == [1, 2, 3, 4]
-    assert "exists; name another file or add --force" in call(
+    assert "exists; name another place or add --force" in call(
         "make", "balancer", tiny / "original.csv", "--days", tiny / "days", code=2
     )
 

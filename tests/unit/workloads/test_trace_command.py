@@ -44,7 +44,7 @@ def test_list_and_import_show_a_file_of_ones_own(csv, tmp_path):
     out = tmp_path / "copy.csv.gz"
     call("import", csv, out)
     assert read_trace(out).digest() == read_trace(csv).digest()
-    assert "exists; name another file or add --force" in call("import", csv, out, code=2)
+    assert "exists; name another place or add --force" in call("import", csv, out, code=2)
     call("import", csv, out, "--force")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from rlscaler_core.options import output_option
+from rlscaler_core.options import fresh, output_option
 from rlscaler_loadgen.streams.cli import PATTERN_NAMES, protocol_option
 
 SHAPES = tuple(name for name in PATTERN_NAMES if name != "trace")
@@ -126,7 +126,8 @@ def simulate(
     "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for policy and manifest."
 )
 @click.option("--install", is_flag=True, help="Make the result the bundled network `streams`.")
-def train(seed: int, steps: int | None, out: Path, install: bool) -> None:
+@click.option("--force", is_flag=True, help="Overwrite the network in --out.")
+def train(seed: int, steps: int | None, out: Path, install: bool, force: bool) -> None:
     """Train a network for the consumers of a Kafka topic, on drawn groups in the simulator.
 
     Its action is added to the forecast rule. A policy with signal.kafka uses it by spec.policy.configMap, as
@@ -141,6 +142,7 @@ def train(seed: int, steps: int | None, out: Path, install: bool) -> None:
     from rlscaler_rl.training.streams import install as installed
     from rlscaler_rl.training.streams import train as trained
 
+    fresh(out / "policy.onnx", force)
     options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
     try:
         click.echo(trained(options, out, click.echo))
