@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,14 +17,25 @@ from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement import testbed
+from rlscaler_dev.placement.contenders import Contender
+from rlscaler_dev.placement.users import Users
 from rlscaler_scheduler.annotations import HARD, POLICY, SOFT
 from rlscaler_scheduler.configuration import PROFILE
 from rlscaler_scheduler.objects import LATENCY
 
-DEFAULT = "default"
-"""The contender that is kube-scheduler's own default profile."""
-
 NAMESPACE = "placement"
+PARALLEL = 8
+"""Requests at a time."""
+
+CPU_MILLI, MEMORY_MIB = 250, 64
+"""Requests of each pod, as the thesis has them."""
+SOFT_MS, HARD_MS = 20.0, 30.0
+"""Its limits of latency, which the pods of EL state."""
+SIZE = (16, 64)
+"""Cores and GiB of each node; the thesis' nodes are equal, and one has room for all pods."""
+
+OF_NODES = ("pods", "cpu", "memory", "latency_ms")
+"""Observations of each node: pods, requested shares of CPU and memory, and round trip to the users."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +58,8 @@ class Course:
 
     contender: str
     rows: list[dict[str, float]] = field(default_factory=list)
+    nodes: dict[str, list[list[float]]] = field(default_factory=lambda: {name: [] for name in OF_NODES})
+    """Each of OF_NODES at every look, by node."""
 
     def means(self) -> dict[str, float]:
         """Means over the looks at which pods were bound."""
@@ -54,86 +67,116 @@ class Course:
         return {name: fmean(row[name] for row in full) for name in full[0]} if full else {}
 
 
-def deployment(name: str, contender: str, rng: random.Random) -> dict[str, Any]:
-    """One pod of .25 to 4 cores with latency limits, by the scheduler of the contender."""
-    soft = round(rng.uniform(10, 50))
-    annotations = {SOFT[0]: str(soft), HARD[0]: str(soft + round(rng.uniform(10, 40)))}
+def deployment(name: str, contender: Contender) -> dict[str, Any]:
+    """One pod of the thesis by the scheduler of the contender; with limits of latency for EL alone."""
     body = testbed.pod(
         name,
         NAMESPACE,
-        cpu=f"{rng.randint(250, 4000)}m",
-        memory=f"{rng.randint(512, 8192)}Mi",
-        scheduler="default-scheduler" if contender == DEFAULT else PROFILE,
+        cpu=f"{CPU_MILLI}m",
+        memory=f"{MEMORY_MIB}Mi",
+        scheduler="default-scheduler" if contender.policy is None else PROFILE,
     )
-    if contender != DEFAULT:
-        annotations[POLICY] = contender
-    return objects.deployment(name, NAMESPACE, body["spec"], annotations=annotations)
+    limits = {SOFT[0]: f"{SOFT_MS:g}", HARD[0]: f"{HARD_MS:g}"} if contender.policy is Policy.EL else {}
+    policy = {} if contender.policy is None else {POLICY: str(contender.policy)}
+    return objects.deployment(name, NAMESPACE, body["spec"], annotations=limits | policy)
 
 
 class Testbed:
-    """Nodes on a cluster, and observations of the pods on them."""
+    """Nodes on a cluster whose users move, and observations of the pods on them."""
 
     def __init__(self, kube: KubeClient, count: int, seed: int) -> None:
-        self.kube = kube
-        nodes = testbed.nodes(count, seed)
-        self.latency = {node["metadata"]["name"]: float(node["metadata"]["annotations"][LATENCY]) for node in nodes}
-        self.cores = {node["metadata"]["name"]: float(node["status"]["allocatable"]["cpu"]) for node in nodes}
+        self.kube, self._seed = kube, seed
+        self.names = testbed.node_names(count)
         kube.create(objects.namespace(NAMESPACE))
-        # A run that was killed leaves its Deployments on the cluster.
+        # A run that was killed leaves its Deployments on the cluster, and a larger one its nodes.
         _clear(kube)
-        kube.apply_all(nodes)
+        pool = "%2C".join(f"{label}%3D{value}" for label, value in testbed.POOL.items())
+        for item in kube.get(f"/api/v1/nodes?labelSelector={pool}")["items"]:
+            if item["metadata"]["name"] not in self.names:
+                kube.delete(f"/api/v1/nodes/{item['metadata']['name']}")
+        self.begin()
 
-    def look(self, seconds: float) -> dict[str, float]:
-        """Pods, nodes in use, pods on each of them, latency (ms), limits met and evenness, at this moment."""
+    def begin(self) -> None:
+        """Put the users where every contender meets them first."""
+        self._users, self._placed = Users(self.names, self._seed), dict[str, float]()
+        self.kube.apply_all(testbed.node(name, SIZE, value) for name, value in self._users.latency_ms.items())
+
+    def move(self) -> None:
+        """Let the users move, and write the latencies of the nodes that have changed."""
+        moved = self._users.move()
+        with ThreadPoolExecutor(PARALLEL) as pool:
+            list(pool.map(self._tell, moved, moved.values()))
+
+    def _tell(self, name: str, latency_ms: float) -> None:
+        # A merge costs the API server a fraction of an apply, and a jump changes most nodes.
+        body = {"metadata": {"annotations": {LATENCY: str(latency_ms)}}}
+        self.kube.request("PATCH", f"/api/v1/nodes/{name}", body, content_type="application/merge-patch+json")
+
+    def look(self, seconds: float, course: Course) -> dict[str, float]:
+        """Add pods, nodes in use, latency (ms), limits met and evenness of this moment to the course."""
         pods = self.kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        bound = [pod for pod in live if pod["spec"].get("nodeName")]
-        nodes = [pod["spec"]["nodeName"] for pod in bound]
-        used = dict.fromkeys(self.cores, 0.0)
-        for pod, node in zip(bound, nodes, strict=True):
-            text = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-            used[node] += float(text.removesuffix("m")) / 1000 if text.endswith("m") else float(text)
-        met = [_met(pod, self.latency[node]) for pod, node in zip(bound, nodes, strict=True)]
-        return {
+        bound = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in live if pod["spec"].get("nodeName")}
+        latency, count = self._users.latency_ms, dict.fromkeys(self.names, 0)
+        for pod, node in bound.items():
+            count[node] += 1
+            self._placed.setdefault(pod, latency[node])
+        here = [latency[node] for node in bound.values()]
+        cpu, memory = CPU_MILLI / (1000 * SIZE[0]), MEMORY_MIB / (1024 * SIZE[1])
+        shown: dict[str, Mapping[str, float]] = {
+            "pods": count,
+            "cpu": {node: number * cpu for node, number in count.items()},
+            "memory": {node: number * memory for node, number in count.items()},
+            "latency_ms": latency,
+        }
+        for name in OF_NODES:
+            course.nodes[name].append([round(shown[name][node], 4) for node in self.names])
+        used = sum(number > 0 for number in count.values())
+        row = {
             "seconds": round(seconds, 1),
             "pods": len(bound),
             "waiting": len(live) - len(bound),
-            "nodes_in_use": len(set(nodes)),
-            "pods_per_node": len(bound) / max(len(set(nodes)), 1),
-            "latency_ms": fmean(self.latency[node] for node in nodes) if nodes else 0.0,
-            "latency_met": fmean(met) if met else 0.0,
-            "above_hard": sum(value == 0 for value in met),
-            "uneven": pstdev(used[node] / cores for node, cores in self.cores.items()),
+            "nodes_in_use": used,
+            "pods_per_node": len(bound) / max(used, 1),
+            "latency_ms": fmean(here) if here else 0.0,
+            "latency_met": fmean(map(_met, here)) if here else 0.0,
+            "above_hard": sum(value > HARD_MS for value in here),
+            "placed_above_hard": sum(self._placed[pod] > HARD_MS for pod in bound),
+            "uneven": pstdev(shown["cpu"].values()),
         }
+        course.rows.append(row)
+        return row
 
 
-def _met(pod: dict[str, Any], latency: float) -> float:
-    annotations = pod["metadata"]["annotations"]
-    if latency <= float(annotations[SOFT[0]]):
-        return 1.0
-    return 0.5 if latency <= float(annotations[HARD[0]]) else 0.0
+def _met(latency: float) -> float:
+    return 1.0 if latency <= SOFT_MS else 0.5 if latency <= HARD_MS else 0.0
 
 
 def play(
-    bed: Testbed, kubeconfig: Path, contender: str, plan: Plan, folder: Path, say: Callable[[dict[str, float]], None]
+    bed: Testbed,
+    kubeconfig: Path,
+    contender: Contender,
+    plan: Plan,
+    folder: Path,
+    say: Callable[[dict[str, float]], None],
 ) -> Course:
-    """Play the plan with one contender. Every contender gets the same Deployments. Raises DevClusterError."""
+    """Play the plan with one contender. Every contender gets the same pods and latencies. Raises DevClusterError."""
     folder.mkdir(parents=True, exist_ok=True)
-    course, rng = Course(contender), random.Random(plan.seed)
+    course = Course(contender.name)
     with ExitStack() as stack:
-        if contender != DEFAULT:
-            server = testbed.Suggestions(kubeconfig, folder, "--policy", contender, "--scheduler-name", PROFILE)
+        if contender.policy is not None:
+            server = testbed.Suggestions(kubeconfig, folder, *contender.options(), "--scheduler-name", PROFILE)
             stack.callback(server.stop)
             _wait(server.ready, "the suggestion server")
             stack.enter_context(testbed.second_scheduler(kubeconfig, server.url, folder))
         stack.callback(_clear, bed.kube)
+        bed.begin()
         began = time.monotonic()
 
         def pause(seconds: float) -> None:
             end = time.monotonic() + seconds
             while True:
-                course.rows.append(bed.look(time.monotonic() - began))
-                say(course.rows[-1])
+                say(bed.look(time.monotonic() - began, course))
                 left = end - time.monotonic()
                 if left <= 0:
                     return
@@ -142,8 +185,9 @@ def play(
         names: list[str] = []
 
         def come() -> None:
+            bed.move()
             names.append(f"d-{len(names):03d}")
-            bed.kube.create(deployment(names[-1], contender, rng))
+            bed.kube.create(deployment(names[-1], contender))
 
         if plan.test == "test1":
             for _ in range(plan.repeats):
@@ -185,17 +229,12 @@ def _wait(look: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
         time.sleep(0.25)
 
 
-def contenders(names: Sequence[str]) -> list[str]:
-    """The default scheduler first, then the policies. Raises DevClusterError for a name that is none."""
-    for name in names:
-        if name != DEFAULT and name not in list(Policy):
-            raise DevClusterError(f"{name}: none of {DEFAULT}, {', '.join(Policy)}")
-    return sorted(set(names), key=lambda name: (name != DEFAULT, name))
-
-
 def table(courses: Sequence[Course]) -> str:
     """Return the means as Markdown."""
-    columns = ("nodes_in_use", "pods_per_node", "latency_ms", "latency_met", "above_hard", "uneven", "waiting")
+    columns = (
+        *("nodes_in_use", "pods_per_node", "latency_ms", "latency_met", "above_hard", "placed_above_hard"),
+        *("uneven", "waiting"),
+    )
     rows = [[course.contender, *(f"{course.means().get(name, 0):.2f}" for name in columns)] for course in courses]
     return markdown.table(("scheduler", *columns), rows)
 

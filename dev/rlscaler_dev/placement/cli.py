@@ -9,17 +9,33 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.placement.churn import DEFAULT, Course, Plan
+from rlscaler_dev.placement.churn import Course, Plan
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         (
             click.option("--nodes", "count", default=100, show_default=True, type=click.IntRange(3, 5000)),
-            click.option("--contender", "names", multiple=True, default=(DEFAULT, "EL"), show_default=True),
+            click.option(
+                "--contender",
+                "names",
+                multiple=True,
+                help="default, a policy, or POLICY/RULE (repeatable).  [default: default and EL; with --model-dir the "
+                "default and every rule]",
+            ),
+            click.option(
+                "--model-dir",
+                "folders",
+                multiple=True,
+                type=click.Path(exists=True, file_okay=False, path_type=Path),
+                help="Folder of networks, which are played beside the rules (repeatable).",
+            ),
             click.option("--deployments", default=30, show_default=True, type=click.IntRange(1)),
             click.option("--every", "every_s", default=3.0, show_default=True, help="Seconds between two of them."),
             click.option("--wait", "wait_s", default=20.0, show_default=True, help="Seconds when all are there."),
+            click.option(
+                "--repeats", default=2, show_default=True, type=click.IntRange(1), help="Times that all come."
+            ),
             click.option("--seed", default=0, show_default=True),
             click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True),
             click.option("--cluster-name", default="scheduler", show_default=True, help="Control plane to start."),
@@ -43,25 +59,38 @@ def test2(**options: Any) -> None:
     _run("test2", **options)
 
 
-def _run(test: str, count: int, names: Sequence[str], out: Path, cluster_name: str, seed: int, **settings: Any) -> None:
+def _run(
+    test: str,
+    count: int,
+    names: Sequence[str],
+    folders: Sequence[Path],
+    out: Path,
+    cluster_name: str,
+    seed: int,
+    **settings: Any,
+) -> None:
     from rlscaler_dev.cluster import api
     from rlscaler_dev.cluster.kube import KubeClient
     from rlscaler_dev.cluster.progress import ConsoleReporter
     from rlscaler_dev.exceptions import DevClusterError
     from rlscaler_dev.placement import churn
-    from rlscaler_dev.placement.draw import draw
+    from rlscaler_dev.placement.contenders import contenders
+    from rlscaler_dev.placement.draw import draw, draw_nodes
 
     plan = Plan(test, seed=seed, **settings)
     try:
-        chosen = churn.contenders(names)
+        chosen = contenders(names, folders)
         courses: list[Course] = []
         with (
             api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
             KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
         ):
             bed = churn.Testbed(kube, count, seed)
-            for name in chosen:
-                courses.append(churn.play(bed, cluster.kubeconfig, name, plan, out / name, _live(name, count)))
+            for contender in chosen:
+                folder = out / contender.name.replace("/", "-").replace(" ", "-")
+                say = _live(contender.name, count)
+                courses.append(churn.play(bed, cluster.kubeconfig, contender, plan, folder, say))
+                draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{test}, {contender.name}")
                 click.echo("", err=True)
     except DevClusterError as error:
         raise click.ClickException(str(error)) from error
@@ -78,7 +107,7 @@ def _live(name: str, count: int) -> Callable[[dict[str, float]], None]:
         used = round(row["nodes_in_use"])
         bar = "█" * round(30 * used / count) + "·" * (30 - round(30 * used / count))
         click.echo(
-            f"\r{name:>8} {row['seconds']:6.1f} s {bar} {used:4d} of {count} nodes in use, {row['pods']:4.0f} pods, "
+            f"\r{name:>20} {row['seconds']:6.1f} s {bar} {used:4d} of {count} nodes in use, {row['pods']:4.0f} pods, "
             f"{row['latency_ms']:5.1f} ms",
             nl=False,
             err=True,

@@ -43,11 +43,21 @@ SIZES = ((16, 64), (32, 128), (64, 256))
 def nodes(count: int, seed: int = 0, gpus: int = 0, latency: bool = True) -> list[Json]:
     """`count` nodes of three sizes, 5 to 100 ms from the users."""
     rng = random.Random(seed)
-    return [_node(f"place-{index:04d}", index, round(rng.uniform(5, 100), 1), gpus, latency) for index in range(count)]
+    milliseconds = [round(rng.uniform(5, 100), 1) for _ in range(count)]
+    return [
+        node(name, SIZES[index % len(SIZES)], milliseconds[index] if latency else None, gpus)
+        for index, name in enumerate(node_names(count))
+    ]
 
 
-def _node(name: str, index: int, latency_ms: float, gpus: int, latency: bool) -> Json:
-    cores, gib = SIZES[index % len(SIZES)]
+def node_names(count: int) -> list[str]:
+    """Names of `count` nodes."""
+    return [f"place-{index:04d}" for index in range(count)]
+
+
+def node(name: str, size: tuple[int, int], latency_ms: float | None, gpus: int = 0) -> Json:
+    """A node of so many cores and GiB, with its latency where it is known."""
+    cores, gib = size
     capacity = {"cpu": str(cores), "memory": f"{gib}Gi", "pods": "110"}
     if gpus:
         capacity |= {"nvidia.com/gpu": str(gpus), "rlscaler.io/gpu-milli": str(1000 * gpus)}
@@ -57,7 +67,7 @@ def _node(name: str, index: int, latency_ms: float, gpus: int, latency: bool) ->
         "metadata": {
             "name": name,
             "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux", **POOL},
-            "annotations": {LATENCY: str(latency_ms)} if latency else {},
+            "annotations": {} if latency_ms is None else {LATENCY: str(latency_ms)},
         },
         "status": {"capacity": capacity, "allocatable": capacity},
     }

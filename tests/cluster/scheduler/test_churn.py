@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
+from rlscaler_core.placement.policies import Policy
 from rlscaler_dev.cluster import objects
 from rlscaler_dev.placement import churn
-from rlscaler_dev.placement.churn import DEFAULT, NAMESPACE, Plan, deployment, play
+from rlscaler_dev.placement.churn import HARD_MS, NAMESPACE, OF_NODES, Plan, deployment, play
+from rlscaler_dev.placement.contenders import DEFAULT, Contender
 from tests.harness.waiting import until
 
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
@@ -19,7 +19,7 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 def left_over(kube, nodes) -> None:
     """What a run that was killed leaves: a Deployment whose pod is on a node."""
     kube.create(objects.namespace(NAMESPACE))
-    kube.create(deployment("d-000", DEFAULT, random.Random(7)))
+    kube.create(deployment("d-000", Contender(DEFAULT)))
     until(lambda: [item for item in kube.get(PODS)["items"] if item["spec"].get("nodeName")])
 
 
@@ -28,10 +28,24 @@ def test_a_run_does_not_count_what_a_killed_one_left(kube, cluster, nodes, left_
     assert kube.get(DEPLOYMENTS)["items"] == []
     seen: list[dict[str, float]] = []
     plan = Plan("test2", deployments=3, every_s=0.2, wait_s=1.0, repeats=2)
-    course = play(bed, cluster.kubeconfig, DEFAULT, plan, tmp_path, seen.append)
+    course = play(bed, cluster.kubeconfig, Contender(DEFAULT), plan, tmp_path, seen.append)
     assert course.rows == seen
     assert seen[0]["pods"] + seen[0]["waiting"] <= 1
     assert max(row["pods"] for row in seen) >= 3
     assert seen[-1]["pods"] < 6, "the oldest goes whenever a new one comes"
     assert kube.get(DEPLOYMENTS)["items"] == []
     assert kube.get(PODS)["items"] == []
+
+
+def test_users_that_move_are_seen_by_the_server_and_no_pod_goes_above_its_limit(kube, cluster, nodes, tmp_path) -> None:
+    bed = churn.Testbed(kube, len(nodes), 3)
+    seen: list[dict[str, float]] = []
+    plan = Plan("test2", deployments=12, every_s=0.5, wait_s=1.0, repeats=2)
+    contender = Contender("EL", Policy.EL, "latency-then-pack")
+    course = play(bed, cluster.kubeconfig, contender, plan, tmp_path, seen.append)
+    looks = course.nodes["latency_ms"]
+    assert {len(course.nodes[name]) for name in OF_NODES} == {len(seen)}
+    assert max(map(max, looks)) > HARD_MS
+    assert looks[0] != looks[-1]
+    assert max(row["pods"] for row in seen) >= 10
+    assert seen[-1]["placed_above_hard"] == 0

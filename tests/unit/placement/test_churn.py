@@ -1,0 +1,100 @@
+"""test1 and test2: contenders, users that move, pictures and the table."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rlscaler_core.placement.policies import RULES_OF, Policy
+from rlscaler_dev.exceptions import DevClusterError
+from rlscaler_dev.placement.churn import HARD_MS, OF_NODES, Course, deployment, table
+from rlscaler_dev.placement.contenders import DEFAULT, Contender, contenders
+from rlscaler_dev.placement.draw import draw_nodes
+from rlscaler_dev.placement.users import TOLD, Users
+
+
+def named(names: list[str], folders: list[Path] | None = None) -> list[str]:
+    return [contender.name for contender in contenders(names, folders or [])]
+
+
+def test_the_default_scheduler_begins() -> None:
+    assert named(["LB", "EL/latency-fit", "default", "LB"]) == ["default", "LB", "EL/latency-fit"]
+    assert named([]) == ["default", "EL"]
+    assert contenders(["EL/latency-fit"])[0].options() == ["--policy", "EL", "--rule", "EL", "latency-fit"]
+    assert contenders(["LB"])[0].options() == ["--policy", "LB", "--rule", "LB", "spread"]
+
+
+def test_networks_are_played_beside_every_rule_of_their_policy(tmp_path) -> None:
+    for name in ("first", "last"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "EL.onnx").touch()
+    folders = [tmp_path / "first", tmp_path / "last"]
+    rules = [f"EL/{rule}" for rule in RULES_OF[Policy.EL]]
+    assert named([], folders) == ["default", *rules, "EL network first", "EL network last"]
+    assert named(["EL"], folders[:1]) == ["EL", "EL network first"]
+    assert contenders(["EL"], folders[:1])[1].options() == ["--policy", "EL", "--model-dir", str(folders[0])]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["best"], "--contender best: none of default, EE, LB, EL, GPU, nor POLICY/RULE"),
+        (["EE/spread"], "--contender EE/spread: spread is none of EE: pack"),
+        (["LB"], "--model-dir: has networks for EL alone; name one of these with --contender"),
+    ],
+)
+def test_wrong_contenders_are_named_with_the_remedy(names: list[str], message: str, tmp_path) -> None:
+    (tmp_path / "EL.onnx").touch()
+    with pytest.raises(DevClusterError, match=message):
+        contenders(names, [tmp_path])
+
+
+def test_a_folder_without_a_network_is_refused(tmp_path) -> None:
+    with pytest.raises(DevClusterError, match="no network; name a folder of `scheduler train`"):
+        contenders([], [tmp_path])
+
+
+def test_pods_are_those_of_the_thesis_and_only_el_states_limits() -> None:
+    pods = [deployment("d", Contender(name, policy)) for name, policy in ((DEFAULT, None), *((p, p) for p in Policy))]
+    requests = [pod["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] for pod in pods]
+    assert requests == [{"cpu": "250m", "memory": "64Mi"}] * len(pods)
+    annotations = [pod["spec"]["template"]["metadata"]["annotations"] for pod in pods]
+    limits = {"rlscaler.io/latency-soft-ms": "20", "rlscaler.io/latency-hard-ms": "30"}
+    assert annotations[0] == {}
+    for policy, written in zip(Policy, annotations[1:], strict=True):
+        assert written == {"rlscaler.io/scoring-policy": policy} | (limits if policy is Policy.EL else {})
+
+
+@pytest.mark.parametrize("count", [3, 12, 100])
+def test_users_walk_and_jump_alike_for_each_contender_and_some_node_stays_near(count: int) -> None:
+    nodes = [f"n-{index}" for index in range(count)]
+    once, again = Users(nodes, 5), Users(nodes, 5)
+    before = dict(once.latency_ms)
+    nearest = [min(before, key=lambda name: before[name])]
+    for _ in range(200):
+        shown = dict(once.latency_ms)
+        changed = once.move()
+        assert changed == again.move()
+        assert all(abs(value - shown[name]) > TOLD * shown[name] for name, value in changed.items())
+        # What is written lags the truth by a tenth.
+        assert min(once.latency_ms.values()) <= HARD_MS
+        nearest.append(min(once.latency_ms, key=lambda name: once.latency_ms[name]))
+    assert sum(one != other for one, other in pairwise(nearest)) >= 3, "the nearest node changes during a run"
+    assert once.latency_ms != before
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_the_nodes_of_a_contender_have_a_picture(count: int, tmp_path) -> None:
+    course = Course("EL", [{"seconds": 2.0 * look, "nodes_in_use": 1.0, "pods": look} for look in range(4)])
+    for name in OF_NODES:
+        course.nodes[name] = [[float(look + node) for node in range(count)] for look in range(4)]
+    draw_nodes(course, [f"n-{node}" for node in range(count)], tmp_path / "EL" / "nodes.png", "test1, EL")
+    assert (tmp_path / "EL" / "nodes.png").stat().st_size > 10_000
+
+
+def test_the_table_has_the_means_over_looks_with_pods() -> None:
+    assert Course("EE").means() == {}
+    rows = [{"pods": pods, "nodes_in_use": pods / 2} for pods in (0.0, 2.0, 4.0)]
+    assert "| EE | 1.50 |" in table([Course("EE", rows)])
