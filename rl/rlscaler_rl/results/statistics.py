@@ -53,6 +53,10 @@ class Interval:
         low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         return cls(mean, float(low), float(high))
 
+    def within(self, low: float, high: float = np.inf) -> Interval:
+        """Return the interval without what the quantity cannot be: the t widening of few units knows no bounds."""
+        return self if np.isinf(self.low) else Interval(self.mean, max(self.low, low), min(self.high, high))
+
     @property
     def verdict(self) -> Verdict:
         """Verdict of a difference, subject minus rival: an interval that touches zero decides nothing."""
@@ -158,9 +162,9 @@ def mean_interval(values: Float, fewest: int = FEWEST_UNITS) -> Interval:
 def ratio_interval(values: Float, others: Float) -> Interval:
     """Return the mean of `values` over the mean of `others` (units,), minus 1, in percent, with its interval.
 
-    `values` are (units,) or (training seeds, units).
+    `values` are (units,) or (training seeds, units). None of them is below 0.
     """
     rows = np.atleast_2d(values)
     drawn = weights(Design(1, rows.shape[1]))
     ratios = [100 * (drawn @ row / (drawn @ others) - 1) for row in rows]
-    return Interval.of(float(100 * (rows.mean() / others.mean() - 1)), over_seeds(ratios))
+    return Interval.of(float(100 * (rows.mean() / others.mean() - 1)), over_seeds(ratios)).within(-100.0)

@@ -68,6 +68,9 @@ FIGURES = {
 }
 """Figures of a pool by name, with their headings."""
 
+HIGHEST = {"allocated": 100.0, "busy": 100.0, "late": 100.0, "worst": 100.0, "jain": 1.0, "below": 100.0}
+"""The highest possible value of a figure; the lowest of each is 0."""
+
 
 class Row(Document):
     """One arrangement."""
@@ -131,7 +134,7 @@ def _row(arrangement: Arrangement, figures: dict[str, dict[str, Float]]) -> Row:
     return Row(
         name=arrangement.name,
         label=arrangement.label,
-        figures={name: mean_interval(values) for name, values in own.items()},
+        figures={name: mean_interval(values).within(0.0, HIGHEST.get(name, np.inf)) for name, values in own.items()},
         pools={name: [float(value) for value in values] for name, values in own.items()},
         against={name: ratio_interval(own["j"], figures[name]["j"]) for name in rivals},
     )

@@ -37,6 +37,9 @@ class Agents:
             self.options: dict[str, Any] = progress["options"]
             self.returns: list[float] = progress["returns"]
             """Mean reward of the pools in every epoch of the training."""
+            scores = [float(j) for _, j in progress["curve"]]
+            self.untrained: bool = min(scores) >= scores[0]
+            """Whether no look was better than that before the first epoch, whose policies are then the saved ones."""
             contents = [(folder / f"{slot}.onnx").read_bytes() for slot in SLOTS[:2]]
         except (OSError, ValueError, KeyError) as error:
             raise ModelError(f"{folder}: {error}; name a folder that `tenants train` left") from error

@@ -90,6 +90,10 @@ class Line(Document):
     """Late requests of the mean tenant, %."""
     below: float
     """Time below the requested guarantee, %."""
+    use: float
+    """GPUs that work, % of those that are held."""
+    deviation: float
+    """Standard deviation of that share, 0 to 1, over the pools of a seed."""
 
 
 class Study(Document):
@@ -103,6 +107,12 @@ class Study(Document):
     lines: list[Line]
     returns: dict[str, list[float]] = Field(default_factory=dict)
     """Mean reward of the pools in every epoch, over the seeds, by variant of the training; empty without a training."""
+    untrained: dict[str, list[int]] = Field(default_factory=dict)
+    """Seeds by variant whose checkpoint is the untrained one, as no later look was better on the tune loads."""
+
+
+GOALS = ("goal of the experiment", *"-----", "≥ 85", "< 0.20")
+"""Goals of the experiments with HRAC (arXiv 2508.10253), which share tasks of a data centre, not requests."""
 
 
 def tested(options: Options, pools: int) -> Request:
@@ -122,13 +132,22 @@ def study_training(name: str, options: Options, seeds: list[int], pools: int, fo
     }
     _train_missing([single for several in variants.values() for single in several], folder, say)
     rule = _max_min(request)
-    lines, returns = [_line("forecast rule", "weighted max-min", [rule], request)], {}
+    lines, returns, untrained = [_line("forecast rule", "weighted max-min", [rule], request)], {}, {}
     for variant, several in variants.items():
         agents = [Agents(folder / _name(single)) for single in several]
         lines.append(_line(variant, "all agents", play_together(agents, request), request, rule))
         returns[variant] = [float(value) for value in np.mean([agent.returns for agent in agents], axis=0)]
+        untrained[variant] = _untrained(agents)
         say(f"{variant}: J {lines[-1].j.mean:.3f}")
-    return Study(name=name, seeds=seeds, epochs=options.epochs, pools=pools, lines=lines, returns=returns)
+    return Study(
+        name=name,
+        seeds=seeds,
+        epochs=options.epochs,
+        pools=pools,
+        lines=lines,
+        returns=returns,
+        untrained=untrained,
+    )
 
 
 def study_playing(name: str, trained: list[Agents], options: Options, pools: int, say: Progress) -> Study:
@@ -142,7 +161,12 @@ def study_playing(name: str, trained: list[Agents], options: Options, pools: int
         say(f"{variant}: J {lines[-1].j.mean:.3f} against {lines[-2].j.mean:.3f}")
     epochs = min(int(agents.options["epochs"]) for agents in trained)
     seeds = [int(agents.options["seed"]) for agents in trained]
-    return Study(name=name, seeds=seeds, epochs=epochs, pools=pools, lines=lines)
+    untrained = {"all agents": _untrained(trained)}
+    return Study(name=name, seeds=seeds, epochs=epochs, pools=pools, lines=lines, untrained=untrained)
+
+
+def _untrained(several: list[Agents]) -> list[int]:
+    return [int(agents.options["seed"]) for agents in several if agents.untrained]
 
 
 def _train_missing(wanted: list[Options], folder: Path, say: Progress) -> None:
@@ -171,14 +195,25 @@ def _max_min(request: Request, loss: Loss | None = None) -> Played:
 def _line(variant: str, contender: str, several: list[Played], request: Request, rival: Played | None = None) -> Line:
     """Return the figures of agents of several seeds, or of a rule, on the pools of a request."""
     pools = np.stack([_mean_of_pools(played.j, request) for played in several])
+    use = np.stack([_use(played, request) for played in several])
     return Line(
         variant=variant,
         contender=contender,
-        j=mean_interval(pools),
+        j=mean_interval(pools).within(0.0),
         against=None if rival is None else ratio_interval(pools, _mean_of_pools(rival.j, request)),
         late=float(np.mean([played.late_percent.mean() for played in several])),
         below=float(np.mean([100 * played.below.mean() for played in several])),
+        use=float(100 * use.mean()),
+        deviation=float(use.std(axis=1).mean()),
     )
+
+
+def _use(played: Played, request: Request) -> Float:
+    """Return the share of the held GPUs that work, (pools,)."""
+    shape = request.pools, request.tenants
+    held = played.gpus.reshape(shape).sum(axis=1)
+    share: Float = played.busy.reshape(shape).sum(axis=1) / np.maximum(held, 1e-9)
+    return share
 
 
 def _mean_of_pools(values: Float, request: Request) -> Float:
@@ -187,7 +222,10 @@ def _mean_of_pools(values: Float, request: Request) -> Float:
 
 def report(study: Study) -> list[str]:
     """Return the study as a table in Markdown."""
-    heads = "variant", "who decides", "J of a tenant", "J against weighted max-min", "late (%)", "below guarantee (%)"
+    heads = (
+        *("variant", "who decides", "J of a tenant", "J against weighted max-min", "late (%)", "below guarantee (%)"),
+        *("GPUs in use (%)", "its deviation"),
+    )
     rows = [
         (
             line.variant,
@@ -196,7 +234,16 @@ def report(study: Study) -> list[str]:
             "-" if line.against is None else line.against.shown(unit=" %"),
             f"{line.late:.1f}",
             f"{line.below:.2f}",
+            f"{line.use:.0f}",
+            f"{line.deviation:.2f}",
         )
         for line in study.lines
     ]
-    return Table(heads, rows).markdown()
+    rows.append(GOALS)
+    return [*Table(heads, rows).markdown(), *map(_said_of_untrained, study.untrained.items())]
+
+
+def _said_of_untrained(entry: tuple[str, list[int]]) -> str:
+    variant, seeds = entry
+    which = f"the untrained one for seed {', '.join(map(str, seeds))}" if seeds else "a trained one for every seed"
+    return f"{variant}: the checkpoint is {which}"

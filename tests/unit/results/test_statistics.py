@@ -12,7 +12,9 @@ from rlscaler_rl.results.statistics import (
     Interval,
     Verdict,
     blocks_of,
+    mean_interval,
     over_seeds,
+    ratio_interval,
     seed_weights,
     weights,
     widening,
@@ -34,6 +36,16 @@ def interval(scores: np.ndarray, seed: int = 0, blocks: tuple[int, ...] | None =
 )
 def test_an_interval_that_touches_zero_decides_nothing(low, high, verdict):
     assert Interval((low + high) / 2, low, high).verdict is verdict
+
+
+def test_an_interval_stays_within_what_its_quantity_can_be():
+    apart = np.array([0.0, 0.1, 9.0])
+    assert mean_interval(apart).low < 0
+    shares = mean_interval(apart).within(0.0, 5.0)
+    assert (shares.low, shares.high) == (0.0, 5.0)
+    assert ratio_interval(apart, np.array([10.0, 10.0, 10.0])).low == -100.0
+    few = mean_interval(apart[:2]).within(0.0)
+    assert np.isinf(few.low), "no bounds are no bounds at 0"
 
 
 def test_pairing_finds_a_small_difference_under_large_common_noise():

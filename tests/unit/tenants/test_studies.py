@@ -63,13 +63,32 @@ def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeyp
     assert first.lines[0].against is None
     for figure in (first.lines[1].j, first.lines[1].against):
         assert figure.low <= figure.mean <= figure.high
-    assert len(studies.report(first)) == 2 + len(first.lines)
+    assert len(studies.report(first)) == 4 + len(first.lines)
+    assert all(0 < line.use <= 100 and 0 <= line.deviation < 1 for line in first.lines)
     assert [len(returns) for returns in first.returns.values()] == [SHORT.epochs]
     draw(first, tmp_path / "study.png")
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
     again = studies.study_training("lambda", SHORT, [0, 1], 3, tmp_path, said.append)
     assert [text for text in said if "side by side" in text] == ["8 trainings of 1 epochs side by side"]
     assert next(line for line in again.lines if line.variant == "lambda 0.5").j == first.lines[1].j
+
+
+def test_a_study_names_the_seeds_whose_checkpoint_is_untrained():
+    study = studies.Study(
+        name="lambda", seeds=[0, 1], epochs=3, pools=3, lines=[], untrained={"lambda 0.2": [1], "lambda 0.5": []}
+    )
+    assert studies.report(study)[-2:] == [
+        "lambda 0.2: the checkpoint is the untrained one for seed 1",
+        "lambda 0.5: the checkpoint is a trained one for every seed",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("curve", "untrained"), [([(0, 1.0), (1, 1.2), (2, 1.0)], True), ([(0, 1.0), (1, 0.9)], False)]
+)
+def test_a_folder_tells_whether_its_policies_are_untrained(curve, untrained, tmp_path):
+    Trained(arbitrary_policies(5, 0.5), SHORT, 1.0, [0.0], curve).save(tmp_path)
+    assert Agents(tmp_path).untrained is untrained
 
 
 @pytest.mark.slow
