@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from rlscaler_core.api.policy import parse
 from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Play, scaler
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Contender, Play, scaler
 from rlscaler_dev.demo.kafka.recorder import Waiting, write_rebalances
 from rlscaler_dev.exceptions import DevClusterError
 from tests.harness.serving import Quiet, serving
@@ -54,6 +54,22 @@ def prometheus(answer: dict[str, object]) -> Iterator[tuple[str, list[dict[str, 
 
     with serving(Handler) as url:
         yield url, asked
+
+
+def test_the_network_is_played_beside_rule_keda_and_hpa(monkeypatch, tmp_path) -> None:
+    played: list[tuple[str, str]] = []
+
+    def play(this: Play, contender: Contender, say: object) -> None:
+        policy = scaler(contender, this, "127.0.0.1:9092")["spec"].get("policy", {})
+        played.append((contender.name, policy.get("bundled", "")))
+        write_records(this.out, contender.name, 0.4)
+
+    monkeypatch.setattr("rlscaler_dev.demo.kafka.play.play", play)
+    monkeypatch.setattr("rlscaler_dev.demo.kafka.draw.draw", lambda *records: None)
+    done = CliRunner().invoke(demo, ["kafka", "--policy", "streams", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert played == [("hpa", ""), ("keda-tuned", ""), ("rlscaler", "rule"), ("streams", "streams")]
+    assert "| RLScalingPolicy, network streams |" in done.output
 
 
 def test_the_coordinators_count_is_written_where_it_changes(tmp_path: Path) -> None:

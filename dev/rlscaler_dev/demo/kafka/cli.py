@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.demo.kafka.plan import CONTENDERS, PLAYED, Play
+from rlscaler_dev.demo.kafka.plan import CONTENDERS, OF_POLICIES, Play
 from rlscaler_dev.demo.settings import PATTERNS
 from rlscaler_loadgen.streams.cli import protocol_option
 
@@ -18,9 +18,16 @@ from rlscaler_loadgen.streams.cli import protocol_option
     "names",
     type=click.Choice([*CONTENDERS]),
     multiple=True,
-    default=PLAYED,
+    help="Contender that scales the consumers; several are played one after another. KEDA is built the first time.  "
+    "[default: those of --policy]",
+)
+@click.option(
+    "--policy",
+    "bundled",
+    type=click.Choice([*OF_POLICIES]),
+    default="rule",
     show_default=True,
-    help="Contender that scales the consumers; several are played one after another. KEDA is built the first time.",
+    help="Bundled policy: rule beside the HPA, or the network streams beside rule, tuned KEDA and HPA.",
 )
 @click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
 @click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
@@ -43,6 +50,7 @@ from rlscaler_loadgen.streams.cli import protocol_option
 @click.option("--report", "only_report", is_flag=True, help="Write table and picture again from the records in --out.")
 def kafka(
     names: tuple[str, ...],
+    bundled: str,
     duration: int,
     interval: int,
     out: Path,
@@ -71,5 +79,7 @@ def kafka(
         **options,
     )
     Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).play(
-        this.out, () if only_report else names, lambda name, say: play(this, CONTENDERS[name], say)
+        this.out,
+        () if only_report else names or OF_POLICIES[bundled],
+        lambda name, say: play(this, CONTENDERS[name], say),
     )

@@ -47,6 +47,8 @@ class Contender:
     scaler: Scaler
     tuned: bool = False
     """Whether threshold and stabilization window of KEDA are the searched ones."""
+    bundled: str = "rule"
+    """`spec.policy.bundled` of the policy."""
 
 
 CONTENDERS = {
@@ -56,10 +58,14 @@ CONTENDERS = {
         Contender("keda", "KEDA on lag, default", Scaler.KEDA),
         Contender("keda-tuned", "KEDA on lag, tuned", Scaler.KEDA, tuned=True),
         Contender("rlscaler", "RLScalingPolicy on the stream", Scaler.POLICY),
+        Contender("streams", "RLScalingPolicy, network streams", Scaler.POLICY, bundled="streams"),
     )
 }
 PLAYED = ("hpa", "rlscaler")
 """Contenders that are played by default; KEDA takes some minutes to build the first time."""
+
+OF_POLICIES = {"rule": PLAYED, "streams": ("hpa", "keda-tuned", "rlscaler", "streams")}
+"""Contenders by the bundled policy that the demo is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +98,7 @@ def scaler(contender: Contender, this: Play, broker: str) -> Json:
         case Scaler.KEDA:
             return scaled_object(this, broker, contender.tuned)
         case Scaler.POLICY:
-            return policy(this, broker)
+            return policy(this, broker, contender.bundled)
 
 
 def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
@@ -119,8 +125,8 @@ def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
     }
 
 
-def policy(this: Play, broker: str) -> Json:
-    """The RLScalingPolicy of the consumers: the forecast rule as it comes."""
+def policy(this: Play, broker: str, bundled: str) -> Json:
+    """The RLScalingPolicy of the consumers, with this bundled policy as it comes."""
     return {
         "apiVersion": "rlscaler.io/v1alpha1",
         "kind": "RLScalingPolicy",
@@ -130,7 +136,7 @@ def policy(this: Play, broker: str) -> Json:
             "intervalSeconds": this.interval_seconds,
             "senseSeconds": SENSE_SECONDS,
             "targets": {"cpu": manifests.target(this.pool)},
-            "policy": {"bundled": "rule"},
+            "policy": {"bundled": bundled},
             "slo": {"latencyMilliseconds": round(this.slo_ms)},
             "signal": {
                 "kafka": {
