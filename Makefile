@@ -97,6 +97,10 @@ demo: $(DEMO_STAMP) ## Scale a service on a local control plane (PATTERN, DURATI
 demo-tenants: $(DEMO_STAMP) ## Eight services share 16 GPUs: HPAs, no budget, weighted max-min (ARGS="--contender priority --duration 600")
 	$(BIN)/rlscaler demo tenants $(ARGS)
 
+.PHONY: demo-vertical
+demo-vertical: $(DEMO_STAMP) ## Sizes of pods beside their number: template, VPA, rlscaler (ARGS="--reward performance --steps 36")
+	$(BIN)/rlscaler demo vertical $(ARGS)
+
 .PHONY: demo-kafka
 demo-kafka: $(DEMO_STAMP) ## Consumers of a topic under a spike: the HPA on CPU, and a policy on the lag (ARGS="--protocol consumer")
 	$(BIN)/rlscaler demo kafka $(ARGS)

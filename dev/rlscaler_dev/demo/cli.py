@@ -14,6 +14,7 @@ from rlscaler_core.options import writable
 from rlscaler_dev.demo.kafka.cli import kafka
 from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
+from rlscaler_dev.demo.vertical.cli import vertical
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -127,6 +128,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
 
 demo.add_command(kafka)
 demo.add_command(tenants)
+demo.add_command(vertical)
 
 
 @demo.command()
