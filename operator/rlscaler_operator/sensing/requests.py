@@ -52,6 +52,7 @@ class Selection(NamedTuple):
         subjects = list(subjects)
         names = frozenset(key[1] for subject in subjects for key in subject.identified_by(preset).values())
         others = frozenset(name for subject in subjects for name in subject.others)
+        labels = replace(labels, replicas=(*labels.replicas, *PRESETS[preset].ranks))
         return cls(PRESETS[preset], names, frozenset(subject.namespace for subject in subjects), labels, others)
 
     @property

@@ -232,3 +232,9 @@ def test_a_namespaces_word_about_another_is_taken_of_trusted_exporters_only():
     for one in selectors:
         assert ('exported_namespace=~"ns",namespace=~"gateways"' in one) != (one.startswith('{namespace=~"ns"'))
     assert "exported_namespace" not in batch([subject], SHORT, SHORT, Labels(exporters=()))[0].promql
+
+
+def test_ranks_that_work_on_one_request_count_it_once():
+    subject = Subject("ns", "chat", ("chat-gpu", None), unit="concurrency", preset="sglang")
+    load = by_name([subject])["sglang load concurrency"]
+    assert "max without (prometheus_replica, tp_rank, pp_rank, moe_ep_rank)" in load

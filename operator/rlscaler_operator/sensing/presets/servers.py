@@ -71,6 +71,7 @@ SERVERS: dict[str, Preset] = {
         tpot=Histogram("sglang:inter_token_latency_seconds", of_tokens=True),
         tokens=Tokens(("sglang:prompt_tokens_total", "sglang:generation_tokens_total"), when_over=True),
         utilization=Utilization("sglang:token_usage", 100.0, ("gpu", "cpu"), full_when_waiting=True),
+        ranks=("tp_rank", "pp_rank", "moe_ep_rank"),
         notes=(
             "`sglang:num_requests_total` is counted when a request is over. It appears with the first one: until then "
             "the arrivals are unknown.",

@@ -118,6 +118,8 @@ class Preset:
     """Time for each token after the first."""
     tokens: Tokens | None = None
     utilization: Utilization | None = None
+    ranks: tuple[str, ...] = ()
+    """Labels of processes that work on the same requests: each reports all of them, and they count once."""
     exported_every_seconds: float = 0.0
     """Seconds between two updates of the exported values; 0 = a scrape sees the present ones."""
     notes: tuple[str, ...] = ()
