@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import time
 from functools import partial
@@ -74,6 +75,11 @@ class Deletion:
         try:
             if self._held(policy):
                 text = "something else scales the targets: the replicas were left as they are"
+                await self._events.post(policy.reference, "Warning", "NotRestored", text)
+            elif policy.observed.parsed is None and (
+                kept := (policy.observed.latest.get("status") or {}).get("originals")
+            ):
+                text = f"its spec cannot be read: {policy.observed.invalid}; the originals: {json.dumps(kept)}"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
             elif self._restores(policy) and not await self._all_restored(policy):
                 await asyncio.sleep(RETRY_SECONDS)

@@ -112,7 +112,10 @@ class Events:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{about.name[:230]}.{uuid4().hex[:16]}", "namespace": about.namespace or "default"},
+            "metadata": {
+                "name": f"{about.name[:230].rstrip('.-')}.{uuid4().hex[:16]}",
+                "namespace": about.namespace or "default",
+            },
             "involvedObject": {
                 "apiVersion": f"{GROUP}/{VERSION}",
                 "kind": about.kind,

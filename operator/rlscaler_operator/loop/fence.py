@@ -30,6 +30,8 @@ class Fence:
 
     def __init__(self, metrics: Metrics, launch: Launch, report: Report) -> None:
         self._metrics, self._launch, self._report = metrics, launch, report
+        self._logged: dict[str, str] = {}
+        """Last error of each work that belongs to no policy: a turn of the loop is over in a second or less."""
 
     def run(self, policy: Policy, doing: str, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Run `work` for a policy; return False where it failed. `doing` completes "the operator could not"."""
@@ -63,12 +65,16 @@ class Fence:
         return (whole, fine) if len(parts) == 1 and not isinstance(whole, Exception) else (work(fine), fine)
 
     def without_policy(self, doing: str, work: Callable[[], object]) -> None:
-        """Run work that belongs to no single policy; a failure is logged and counted, and the loop goes on."""
+        """Run work that belongs to no single policy; a failure is logged once and counted, and the loop goes on."""
         try:
             work()
-        except Exception:
+        except Exception as error:
             self._metrics.loop_errors.inc()
-            log.exception("the operator could not %s", doing)
+            if self._logged.get(doing) != repr(error):
+                log.exception("the operator could not %s", doing)
+            self._logged[doing] = repr(error)
+        else:
+            self._logged.pop(doing, None)
 
     def failed(self, policy: Policy, doing: str, error: Exception) -> None:
         """Let a policy alone for a while, and report its failure in the background."""

@@ -149,3 +149,18 @@ async def test_a_policy_whose_originals_cannot_be_put_back_goes_after_a_bounded_
     (event,) = [json.loads(sent) for _, sent in api_server.sent if "NotRestored" in sent]
     assert "no more than 5" in event["message"]
     assert "kubectl -n ns scale deployment/chat-gpu --replicas=7" in event["message"]
+
+
+async def test_a_policy_that_cannot_be_read_any_more_goes_and_names_its_originals(api_server, kube, policy_body):
+    """A downgraded CustomResourceDefinition leaves objects behind that the operator does not know."""
+    engine = build_engine(Settings(), kube)
+    engine.shards.leases[0]._deadline = math.inf
+    body = policy_body(finalizers=[FINALIZER], deletionTimestamp="2026-01-01T00:00:00Z")
+    body["spec"]["mode"] = "Canary"
+    body["status"] = {"originals": {"time": "2026-01-01T00:00:00Z", "replicas": {"gpu": 7}}}
+    policy = engine.registry.put(body)
+    await engine.deletion.run(policy)
+    assert policy.observed.finalizers == []
+    (event,) = [json.loads(sent) for _, sent in api_server.sent if "NotRestored" in sent]
+    assert '"gpu": 7' in event["message"]
+    assert "mode" in event["message"]

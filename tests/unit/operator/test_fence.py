@@ -165,6 +165,16 @@ async def test_what_cannot_even_be_reported_ends_nothing(engine, policy_body, mo
     assert policy.timing.breaker.until > time.monotonic()
 
 
+async def test_a_failure_of_every_turn_is_counted_each_time_and_logged_once(engine, caplog):
+    for _ in range(5):
+        engine.fence.without_policy("share budgets", lambda: 1 / 0)
+    assert caplog.text.count("Traceback") == 1
+    assert b"rlscaler_loop_errors_total 5.0" in engine.metrics.render(["rlscaler_loop_errors_total"])
+    engine.fence.without_policy("share budgets", lambda: None)
+    engine.fence.without_policy("share budgets", lambda: 1 / 0)
+    assert caplog.text.count("Traceback") == 2
+
+
 def test_an_object_that_no_rule_refuses_and_no_code_reads_is_an_invalid_spec(policy_body, monkeypatch):
     def fails(*_):
         raise RuntimeError(WORD)

@@ -193,6 +193,7 @@ def test_what_of_an_hpa_counts_otherwise_is_commented():
         ([CPU], 1, "the pool of GPUs"),
         ([CPU, CPU], 0, "is set already"),
         ([resource("cpu", averageUtilization=250)], 0, "at most 100, and 250"),
+        ([resource("cpu", averageUtilization="lots")], 0, "is no number"),
     ):
         draft = drafted(seen(hpa(*metrics), gpus=gpus), two_pools=False)
         assert [part in text for text in draft.lost] == [True]

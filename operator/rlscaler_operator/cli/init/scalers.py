@@ -100,7 +100,10 @@ def _utilization(draft: Draft, source: str, pool: str, percent: Any) -> str:
         return f"its pods are the pool of GPUs, whose target is {path}, in % of GPU utilization"
     if path in draft.fields:
         return f"{path} is set already: the first one counts"
-    value = int(float(percent))
+    try:
+        value = int(float(percent))
+    except (ValueError, TypeError, OverflowError):
+        return f"{percent!r} is no number of percent"
     draft.set(path, min(value, 100), f"From {source}.")
     return "" if value <= 100 else f"{path} is at most 100, and {value} is asked for"
 
