@@ -6,9 +6,11 @@ import itertools
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from rlscaler_core.api.promotion import PromotionStatus
 from tests.harness.monitoring import DASHBOARDS, SUFFIXES, exported, families, panels
 
 NAME = re.compile(r"\brlscaler_\w+")
@@ -21,11 +23,32 @@ def queries(path: Path) -> list[str]:
 
 def test_the_policys_dashboard_leads_with_state_savings_and_late_requests() -> None:
     first = panels(POLICY)
-    assert [panel["title"] for panel in first[:4]] == ["State", "Saved today", "Late requests", "Of what may be late"]
+    assert [panel["title"] for panel in first[:4]] == [
+        "State",
+        "Saved today",
+        "Late requests",
+        "Late, times what may be",
+    ]
     assert sum(panel["gridPos"]["y"] < 21 for panel in first) == 12
     colours = [step["color"] for step in first[3]["fieldConfig"]["defaults"]["thresholds"]["steps"]]
     assert colours == ["green", "orange", "red"]
     assert all("unit" in panel["fieldConfig"]["defaults"] for panel in first if panel["type"] == "timeseries")
+
+
+def test_the_state_is_in_words_and_figures_have_units_and_bounds() -> None:
+    state, saved, late, over, cost, ready = panels(POLICY)[:6]
+    words = {rename["options"]["regex"].strip("^$") for rename in state["transformations"]}
+    assert words == set(get_args(PromotionStatus.model_fields["state"].annotation))
+    for panel in (saved, late, over, cost, ready):
+        defaults = panel["fieldConfig"]["defaults"]
+        assert defaults["unit"] != "short" or defaults.get("mappings")
+    assert over["fieldConfig"]["defaults"]["unit"] == "suffix:\N{MULTIPLICATION SIGN}"
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.stem)
+def test_a_curve_of_one_point_is_visible(path: Path) -> None:
+    curves = [panel["fieldConfig"]["defaults"]["custom"] for panel in panels(path) if panel["type"] == "timeseries"]
+    assert {curve["showPoints"] for curve in curves} == {"auto"}
 
 
 def test_decisions_are_marked() -> None:
