@@ -9,13 +9,11 @@ STAMP := $(VENV)/.installed
 TORCH ?= cuda
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
-PATTERN ?= spike
+PATTERN ?= daily
 DURATION ?= 300
 INTERVAL ?= 15
 SEED ?= 1
-MODE ?= Auto
-CONTENDER ?= rl
-OUT ?= results/demo-$(CONTENDER)-$(PATTERN)
+OUT ?= results/demo-$(PATTERN)
 ENV ?= sim
 MODEL ?=
 CONFIG ?=
@@ -89,9 +87,9 @@ clean: ## Remove .venv, caches of the tools and result folders (the built binari
 ##@ The main job
 
 .PHONY: demo
-demo: $(DEMO_STAMP) ## Scale a service on a local control plane (PATTERN, DURATION, INTERVAL, MODE, CONTENDER, SEED, OUT)
-	$(BIN)/rlscaler demo --pattern $(PATTERN) --duration $(DURATION) --interval $(INTERVAL) --mode $(MODE) \
-	  --contender $(CONTENDER) --seed $(SEED) --out $(OUT) $(ARGS)
+demo: $(DEMO_STAMP) ## Two copies of a service under one load: the HPA beside rlscaler (PATTERN=daily|ramp|spike|periodic|random, DURATION, SEED, OUT)
+	$(BIN)/rlscaler demo --pattern $(PATTERN) --duration $(DURATION) --interval $(INTERVAL) \
+	  --seed $(SEED) --out $(OUT) $(ARGS)
 
 .PHONY: demo-tenants
 demo-tenants: $(DEMO_STAMP) ## Eight services share 16 GPUs: HPAs, no budget, weighted max-min (ARGS="--contender priority --duration 600")

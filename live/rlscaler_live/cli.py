@@ -122,13 +122,17 @@ REST = "Develop"
 """Heading of every other command, among them those of other distributions."""
 
 
-def extra_with(package: str) -> str | None:
-    """The first extra of rlscaler that installs an importable package, 'train' for 'torch'; None when none does."""
-    for line in requires("rlscaler") or ():
-        optional = re.match(r"([\w-]+).*; extra == '(\w+)'", line)
-        if optional and optional[1].replace("-", "_") == package:
-            return optional[2]
-    return None
+WITHOUT_TORCH = ("days", "estimate", "simulate")
+"""Commands for which the extra `estimate` is enough."""
+
+
+def extra_with(package: str, command: str = "") -> str | None:
+    """Return the extra of rlscaler that installs an importable package for a command; None where none does."""
+    lines = [re.match(r"([\w-]+).*; extra == ['\"](\w+)['\"]", line) for line in requires("rlscaler") or ()]
+    extras = [line[2] for line in lines if line and line[1].replace("-", "_") == package]
+    if command in WITHOUT_TORCH and "estimate" in extras:
+        return "estimate"
+    return next((extra for extra in extras if extra != "estimate"), None)
 
 
 class LazyGroup(click.Group):
@@ -158,7 +162,7 @@ class LazyGroup(click.Group):
             ctx.exit(INTERRUPTED)
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            if (extra := extra_with(package)) is None:
+            if (extra := extra_with(package, ctx.invoked_subcommand or "")) is None:
                 raise
             raise click.ClickException(
                 f"this needs the package {package!r}: `make install` in a clone of rlscaler, or "

@@ -41,6 +41,9 @@ KEYS = {
 }
 
 
+LOGS = ("load-hpa", "load-rlscaler", "operator", "service-hpa", "service-rlscaler")
+
+
 def demo(out: Path, *options: str) -> subprocess.Popen[str]:
     """Start `rlscaler demo`; its output is a pipe."""
     command = [sys.executable, "-m", "rlscaler_live.cli", "demo", "--out", str(out), *QUICK, *options]
@@ -88,41 +91,46 @@ def nothing_is_left() -> Iterator[None]:
 
 def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_path: Path) -> None:
     with demo(tmp_path / "killed", "--duration", "60") as killed:
-        read_until(killed, "contender:")
+        read_until(killed, "two copies of one service")
         killed.kill()
     assert left_running()
 
     out = tmp_path / "out"
     with demo(out, "--duration", "30") as process:
-        assert "of a demo that was killed" in read_until(process, "emulated service")
+        assert "of a demo that was killed" in read_until(process, "two copies of one service")
         output = finish(process)
     assert process.returncode == 0, output
 
     summary = json.loads((out / "summary.json").read_text())
-    assert set(summary) == KEYS
-    assert summary["unknown_observations"] == 0
-    assert summary["requests"] > 500
-    assert summary["goodput_rps"] > 0
-    assert summary["scale_ups"] > 0
-    assert summary["decisions"] >= 2
-    assert summary["gpu_replica_seconds"] + summary["cpu_replica_seconds"] > 2 * 30
-    with (out / "timeline.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 30
-    assert float(rows[-1]["cost"]) == pytest.approx(summary["cost"], abs=1e-4)
-    assert max(int(row["gpu_ready"]) + int(row["cpu_ready"]) for row in rows) > 2
+    assert summary["sentence"] in output
+    assert "its memory is restored from the policy's status" in output
+    assert "rlscaler ui --kubeconfig" in output
+    for name, copy in summary["copies"].items():
+        assert set(copy) == KEYS
+        assert copy["requests"] > 300
+        assert copy["goodput_rps"] > 0
+        assert copy["gpu_replica_seconds"] + copy["cpu_replica_seconds"] > 2 * 29
+        with (out / f"timeline-{name}.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 30
+        assert float(rows[-1]["cost"]) == pytest.approx(copy["cost"], abs=1e-4)
+    policy = summary["copies"]["rlscaler"]
+    assert policy["unknown_observations"] == 0
+    assert policy["scale_ups"] > 0
+    assert policy["decisions"] >= 2
+    assert abs(policy["requests"] - summary["copies"]["hpa"]["requests"]) < 0.1 * policy["requests"]
     assert (out / "timeline.png").stat().st_size > 50_000
     replay = [sys.executable, "-m", "rlscaler_live.cli", "replay", "-o", "json", str(out)]
     replayed = subprocess.run(replay, capture_output=True, text=True, check=False)
     assert replayed.returncode == 0, replayed.stderr
     tally = json.loads(replayed.stdout)
-    assert tally["same"] == tally["decisions"] >= summary["decisions"]
-    assert {path.name for path in (out / "logs").iterdir()} == {"locust.log", "operator.log", "service.log"}
+    assert tally["same"] == tally["decisions"] >= policy["decisions"]
+    assert {path.name for path in (out / "logs").iterdir()} == {f"{name}.log" for name in LOGS}
 
 
 @pytest.mark.parametrize(
     ("number", "step"),
-    [pytest.param(signal.SIGINT, "load: spike", marks=pytest.mark.long), (signal.SIGTERM, "a cold start takes")],
+    [pytest.param(signal.SIGINT, "load: daily", marks=pytest.mark.long), (signal.SIGTERM, "a pod starts in")],
 )
 def test_an_interrupted_demo_stops_everything_and_says_so(tmp_path: Path, number: signal.Signals, step: str) -> None:
     out = tmp_path / "out"

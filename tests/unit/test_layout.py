@@ -6,6 +6,7 @@ import operator
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from rlscaler_live import cli
 from rlscaler_live.cli import COMMANDS, GROUP, extra_with, main
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +47,17 @@ def test_every_command_has_help() -> None:
 )
 def test_the_extra_of_a_package_is_known(package: str, extra: str | None) -> None:
     assert extra_with(package) == extra
+
+
+@pytest.mark.parametrize(("command", "extra"), [("estimate", "estimate"), ("days", "estimate"), ("train", "train")])
+def test_the_extra_without_torch_is_named_where_it_is_enough(
+    command: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    lines = [f"{package}; extra == '{name}'" for name, packages in extras.items() for package in packages]
+    monkeypatch.setattr(cli, "requires", lambda _: lines)
+    assert extra_with("numba", command) == extra
+    assert extra_with("torch", command) == "train"
 
 
 @pytest.mark.parametrize(

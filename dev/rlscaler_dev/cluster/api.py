@@ -147,7 +147,8 @@ def up(
                 packages.require_node()
                 NodeFiles.of(paths.cluster_dir(name))
             real = [tool for tool in REAL_NODE if gateway_api or tool != GATEWAY] if chosen == REAL else []
-            provided = binaries.provide((*CONTROL_PLANE, *real), reporter, source)
+            # All that is missing is built under one progress bar, before anything runs beside the compiler.
+            provided = binaries.provide((*CONTROL_PLANE, *real, *([ADAPTER] if adapter else [])), reporter, source)
             definitions = manifests.GATEWAY.manifests(reporter) if gateway_api else []
             cluster = launcher.start(name, options, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:

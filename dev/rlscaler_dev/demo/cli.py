@@ -1,4 +1,4 @@
-"""`rlscaler demo`: the whole product under load on one machine; `rlscaler demo report` draws a run again."""
+"""`rlscaler demo`: the product beside the HPA on one machine; `rlscaler demo report` draws a run again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 
 from rlscaler_core.options import writable
 from rlscaler_dev.demo.kafka.cli import kafka
-from rlscaler_dev.demo.settings import CONTENDERS, CPU_POOL, GPU_POOL, MODES, PATTERNS, POLICIES, Pool, Settings
+from rlscaler_dev.demo.settings import CPU_POOL, DAILY, GPU_POOL, PATTERNS, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
 from rlscaler_dev.demo.vertical.cli import vertical
 
@@ -48,7 +48,13 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 
 
 @click.group(invoke_without_command=True)
-@click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
+@click.option(
+    "--pattern",
+    type=click.Choice(PATTERNS),
+    default=DAILY,
+    show_default=True,
+    help="Shape of the load; daily: recorded traffic with a job that comes every day, which the policy has seen.",
+)
 @click.option("--duration", type=click.IntRange(10, 86_400), default=300, show_default=True, help="Seconds of load.")
 @click.option(
     "--interval",
@@ -57,14 +63,6 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     show_default=True,
     help="Action interval of the policy in seconds.",
 )
-@click.option(
-    "--contender",
-    type=click.Choice(CONTENDERS),
-    default="rl",
-    show_default=True,
-    help="Contender: the RLScalingPolicy, or the HorizontalPodAutoscaler on CPU and on GPU utilization.",
-)
-@click.option("--mode", type=click.Choice(MODES), default="Auto", show_default=True, help="spec.mode of the policy.")
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
@@ -77,7 +75,7 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     callback=writable,
-    help="Result folder.  [default: results/demo-CONTENDER-PATTERN]",
+    help="Result folder.  [default: results/demo-PATTERN]",
 )
 @click.option(
     "--trace",
@@ -95,35 +93,34 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @click.option("--cluster-name", default="demo", show_default=True, help="Name of the control plane that is started.")
 @click.option("--keep-cluster", is_flag=True, help="Leave the cluster and the service's objects for a closer look.")
 def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> None:
-    """Scale a service on a local Kubernetes control plane under Locust load.
+    """Play two copies of a service under one load: one under the HPA, one under an RLScalingPolicy.
 
-    Starts the control plane, an emulated inference service with a GPU and a CPU Deployment, Prometheus, the operator
-    and Locust; shows load and replicas; stops everything and writes summary.json, timeline.csv and timeline.png. Ctrl-C
-    stops it at any time and leaves nothing running.
+    Starts the control plane, Prometheus, the operator, and for each copy an emulated inference service with a GPU and a
+    CPU Deployment and Locust; shows both; stops everything and writes summary.json and timeline.png. Ctrl-C stops it at
+    any time and leaves nothing running.
 
     \b
-    rlscaler demo --pattern spike --duration 300
-    rlscaler demo --pattern spike --duration 300 --contender hpa
-    rlscaler demo report results/demo-rl-spike
+    rlscaler demo
+    rlscaler demo --pattern spike
+    rlscaler demo report results/demo-daily
     """
     if click.get_current_context().invoked_subcommand:
         return
     settings = _settings(gpu_cold_start, cpu_cold_start, **options)
     from rlscaler_dev.demo.processes import Interrupted
     from rlscaler_dev.demo.run import play
-    from rlscaler_dev.demo.screen import Screen, summary_table
+    from rlscaler_dev.demo.screen import Screen
 
-    screen = Screen(settings)
+    screen = Screen(settings.duration_seconds)
     try:
-        summary = play(settings, screen)
+        sentence = play(settings, screen)
     except Interrupted as interrupt:
         screen.step(f"{interrupt}: everything is stopped; the logs so far are in {settings.out}")
         sys.exit(interrupt.exit_code)
     except click.ClickException:
         screen.step(f"it failed; the logs are in {settings.out / 'logs'}")
         raise
-    screen.console.print(summary_table(summary))
-    _say_where(screen.console, settings.out)
+    _report(sentence, settings.out)
 
 
 demo.add_command(kafka)
@@ -133,42 +130,28 @@ demo.add_command(vertical)
 
 @demo.command()
 @click.argument("out", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--beside",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Result folder of another run of the same load, which is drawn too.",
-)
-def report(out: Path, beside: Path | None) -> None:
-    """Write the summary, the timeline and the picture of the run in OUT again from its raw records.
+def report(out: Path) -> None:
+    """Write the summary, the timelines and the picture of the demo in OUT again from its raw records.
 
     \b
-    rlscaler demo report results/demo-rl-spike --beside results/demo-hpa-spike
+    rlscaler demo report results/demo-daily
     """
-    from rich.console import Console
-
     from rlscaler_dev.demo.results import ResultFolder
-    from rlscaler_dev.demo.screen import summary_table
 
-    console = Console(highlight=False)
-    console.print(summary_table(ResultFolder(out).write(beside)))
-    _say_where(console, out)
+    _report(ResultFolder(out).write_copies(), out)
 
 
 def _settings(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> Settings:
     """Raises UsageError for options that contradict each other."""
     if options["trace"] and options["pattern"] != "trace":
         raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
-    if options["contender"] == "hpa" and options["mode"] != "Auto":
-        raise click.UsageError(f"--mode {options['mode']} is for the policy: leave it out with --contender hpa")
-    out = options["out"] or Path("results") / f"demo-{options['contender']}-{options['pattern']}"
+    out = options["out"] or Path("results") / f"demo-{options['pattern']}"
     return Settings(
         out=out.absolute(),
         pattern=options["pattern"],
         duration_seconds=options["duration"],
         interval_seconds=options["interval"],
-        mode=options["mode"],
         policy=options["policy"],
-        contender=options["contender"],
         seed=options["seed"],
         slo_ms=options["slo_ms"],
         gpu=replace(GPU_POOL, cold_start_seconds=gpu_cold_start),
@@ -180,6 +163,6 @@ def _settings(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, 
     )
 
 
-def _say_where(console: Any, out: Path) -> None:
-    for name in ("summary.json", "timeline.csv", "timeline.png"):
-        console.print(f"  {out / name}", soft_wrap=True)
+def _report(sentence: str, out: Path) -> None:
+    for line in (sentence, f"the picture: {out / 'timeline.png'}", f"each reason: rlscaler explain last {out}"):
+        click.echo(line)

@@ -12,8 +12,11 @@ from rlscaler_dev.exceptions import DemoError
 from rlscaler_loadgen.patterns import Float
 from rlscaler_loadgen.runner import LoadRun
 from rlscaler_loadgen.settings import LoadSettings
+from rlscaler_loadgen.traces import HEADER, read_trace
 
 START_SECONDS = 60.0
+PEAK_PERCENTILE = 99.0
+"""The percentile that the load generator scales to its `peak`."""
 LATE_GENERATOR = "generator_late"
 
 
@@ -48,9 +51,10 @@ class Load:
         supervisor.wait_until(self._child, started.exists, START_SECONDS)
         return float(json.loads(started.read_text())["started_at"])
 
-    def warning(self) -> str:
-        """Was the load generator itself too slow? Empty = no."""
-        result = json.loads((self._data / "load.json").read_text())
+    @staticmethod
+    def warning_in(data: Path) -> str:
+        """Return a warning where the load generator itself was too slow, from its records; empty = it was not."""
+        result = json.loads((data / "load.json").read_text())
         if not result.get(LATE_GENERATOR):
             return ""
         return (
@@ -59,18 +63,25 @@ class Load:
         )
 
 
-def demo_options(settings: Settings) -> dict[str, object]:
-    """The load of the demo's service."""
+def demo_options(settings: Settings, trace: Path | None = None, peak: float = HIGH_USERS) -> dict[str, object]:
+    """The load of the demo's service; of a `trace` that was written for it, its `peak`."""
     return {
-        "pattern": settings.pattern,
+        "pattern": "trace" if trace else settings.pattern,
         "duration": settings.duration_seconds,
         "seed": settings.seed,
         "low": LOW_USERS,
-        "peak": HIGH_USERS,
-        "trace": settings.trace,
+        "peak": peak,
+        "trace": trace or settings.trace,
         "model": SERVICE,
         "slo_ms": settings.slo_ms,
     }
+
+
+def write_trace(rate: Float, path: Path) -> float:
+    """Write a trace of one row a second; return the peak that makes the load generator replay it as it is."""
+    rows = "".join(f"{second},{value:.4f}\n" for second, value in enumerate(rate.tolist()))
+    path.write_text(f"{HEADER}\n{rows}", encoding="utf-8")
+    return read_trace(path).percentile(PEAK_PERCENTILE)
 
 
 def offered(options: dict[str, object]) -> Float:

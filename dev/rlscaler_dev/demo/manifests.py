@@ -34,10 +34,10 @@ def namespace(name: str) -> Manifest:
 
 def workload(settings: Settings) -> list[Manifest]:
     """The service: two Deployments with their Services, and the route that splits the traffic between them."""
-    objects = [namespace(NAMESPACE)]
+    objects = [namespace(settings.namespace)]
     for pool in settings.pools:
-        objects += [deployment(pool), service(pool)]
-    return [*objects, gateway_class(), gateway(), http_route(settings)]
+        objects += [deployment(pool, settings.namespace), service(pool, settings.namespace)]
+    return [*objects, gateway_class(), gateway(settings.namespace), http_route(settings)]
 
 
 def deployment(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
@@ -69,11 +69,11 @@ def deployment(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
     }
 
 
-def service(pool: Pool) -> Manifest:
+def service(pool: Pool, namespace: str) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": pool.deployment, "namespace": NAMESPACE, "labels": PART_OF},
+        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": PART_OF},
         "spec": {
             "selector": {"app": pool.deployment},
             "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT}],
@@ -90,11 +90,11 @@ def gateway_class() -> Manifest:
     }
 
 
-def gateway() -> Manifest:
+def gateway(namespace: str) -> Manifest:
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
-        "metadata": {"name": SERVICE, "namespace": NAMESPACE, "labels": PART_OF},
+        "metadata": {"name": SERVICE, "namespace": namespace, "labels": PART_OF},
         "spec": {
             "gatewayClassName": "rlscaler-demo",
             "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
@@ -112,7 +112,7 @@ def http_route(settings: Settings) -> Manifest:
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
-        "metadata": {"name": SERVICE, "namespace": NAMESPACE, "labels": PART_OF},
+        "metadata": {"name": SERVICE, "namespace": settings.namespace, "labels": PART_OF},
         "spec": {"parentRefs": [{"name": SERVICE}], "rules": [{"backendRefs": backends}]},
     }
 
@@ -129,9 +129,9 @@ def policy(settings: Settings) -> Manifest:
     return {
         "apiVersion": "rlscaler.io/v1alpha1",
         "kind": "RLScalingPolicy",
-        "metadata": {"name": SERVICE, "namespace": NAMESPACE, "labels": PART_OF},
+        "metadata": {"name": SERVICE, "namespace": settings.namespace, "labels": PART_OF},
         "spec": {
-            "mode": settings.mode,
+            "mode": "Auto",
             "intervalSeconds": settings.interval_seconds,
             "targets": {pool.name: target(pool) for pool in settings.pools},
             "policy": {"bundled": settings.policy},
@@ -161,7 +161,7 @@ def target(pool: Pool) -> Manifest:
 
 def autoscalers(settings: Settings) -> list[Manifest]:
     """One HorizontalPodAutoscaler a pool."""
-    return [autoscaler(pool) for pool in settings.pools]
+    return [autoscaler(pool, settings.namespace) for pool in settings.pools]
 
 
 def autoscaler(pool: Pool, namespace: str = NAMESPACE) -> Manifest:

@@ -12,6 +12,7 @@ from rlscaler_dev.cluster.watch import Watches
 from rlscaler_dev.demo.records import DECISION_COLUMNS, REPLICA_COLUMNS, ROUTE_COLUMNS, CsvWriter
 from rlscaler_dev.demo.settings import POOLS, SERVICE, Settings
 from rlscaler_dev.demo.tails import DecisionLine, Tail, read_decision
+from rlscaler_dev.demo.words import change_words
 
 
 class Replicas(NamedTuple):
@@ -76,6 +77,27 @@ class PoolBook:
         )
 
 
+class Meter:
+    """Pods of one pool that are billed, over time."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+        self._count = 0
+        self._since: float | None = None
+
+    def count(self, pods: int, now: float) -> None:
+        """Take the number of pods from `now` (Unix seconds) on."""
+        self._seconds, self._since, self._count = self.pod_seconds(now), now, pods
+
+    def begin(self, now: float) -> None:
+        """Forget the bill before `now`."""
+        self._seconds, self._since = 0.0, now
+
+    def pod_seconds(self, now: float) -> float:
+        """Return the pod-seconds until `now`."""
+        return self._seconds + (0.0 if self._since is None else self._count * max(now - self._since, 0.0))
+
+
 def route_weights(route: Json, gpu_backend: str, cpu_backend: str) -> tuple[int, int]:
     """Weights (gpu, cpu) of the HTTPRoute's first rule; 0 for a backend that is not there, 1 where none is given."""
     backends = route["spec"]["rules"][0].get("backendRefs", [])
@@ -99,6 +121,7 @@ class Recorder(Watches):
         super().__init__(kube)
         self._settings = settings
         self._books = {pool: PoolBook() for pool in POOLS}
+        self._meters = {pool.name: Meter() for pool in settings.pools}
         self._pool_of = {pool.deployment: pool.name for pool in settings.pools}
         self._replicas = CsvWriter(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
         self._routes = CsvWriter(data / "routes.csv", ("time", *ROUTE_COLUMNS))
@@ -112,11 +135,9 @@ class Recorder(Watches):
         self.autoscalers: dict[str, Json] = {}
         """Status of the HorizontalPodAutoscalers, by pool."""
         self.last_change = ""
-        """The last change of spec.replicas, as `gpu 1→3`."""
-        self.last: DecisionLine | None = None
+        """The last change of spec.replicas in words."""
         self.last_action: DecisionLine | None = None
-        self.last_guards: DecisionLine | None = None
-        """The last decision that the shield changed."""
+        """The last decision of the actor, or a later one that changes replicas."""
         namespace = settings.namespace
         self._follow("apps/v1", "Deployment", self._deployment, namespace=namespace)
         self._follow("v1", "Pod", self._pod, self._forget_pods, namespace)
@@ -137,16 +158,25 @@ class Recorder(Watches):
         with self._lock:
             return {pool: book.replicas for pool, book in self._books.items()}
 
+    def begin_bill(self, now: float) -> None:
+        """Begin the bill at `now` (Unix seconds)."""
+        with self._lock:
+            for meter in self._meters.values():
+                meter.begin(now)
+
+    def cost(self, now: float) -> float:
+        """Return the cost of all pods since the bill began, currency units."""
+        with self._lock:
+            seconds = [self._meters[pool.name].pod_seconds(now) for pool in self._settings.pools]
+        return sum(pool.cost_per_hour * used for pool, used in zip(self._settings.pools, seconds, strict=True)) / 3600
+
     def read_audit(self) -> None:
         """Take the decisions that the operator has logged since the last call."""
         for line in self._audit.lines() if self._audit else []:
             decision = read_decision(line)
             self._decisions.row(f"{decision.time:.3f}", decision.kind, decision.placement, decision.unknown_required)
-            self.last = decision
-            if decision.kind == "action":
+            if decision.kind == "action" or decision.base != decision.desired:
                 self.last_action = decision
-            if decision.guards:
-                self.last_guards = decision
 
     def _deployment(self, event: str, deployment: Json) -> None:
         pool = self._pool_of.get(deployment["metadata"]["name"])
@@ -187,6 +217,7 @@ class Recorder(Watches):
             before = self._written[pool]
             if replicas and replicas != before:
                 if before and before.spec != replicas.spec:
-                    self.last_change = f"{pool} {before.spec}→{replicas.spec}"
+                    self.last_change = change_words({pool: before.spec}, {pool: replicas.spec})
+                self._meters[pool].count(replicas.existing, now)
                 self._written[pool] = replicas
                 self._replicas.row(f"{now:.3f}", pool, *replicas)

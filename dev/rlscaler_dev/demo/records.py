@@ -1,4 +1,6 @@
-"""The raw records of a run, as they lie in OUT/data: written while it goes on, read for the results.
+"""The raw records of a run, as they lie in OUT/data (of a demo with two copies in OUT/data/COPY).
+
+They are written while it goes on, and read for the results.
 
 | file | one row for |
 |---|---|
@@ -61,7 +63,6 @@ class Run:
     server_version: str
     versions: dict[str, str] = field(default_factory=dict)
     cost_per_hour: dict[str, float] = field(default_factory=dict)
-    mode: str = "Auto"
 
     @classmethod
     def of(cls, settings: Settings, server_version: str, started_at: float) -> Self:
@@ -77,7 +78,6 @@ class Run:
             server_version=server_version,
             versions=versions(),
             cost_per_hour={pool.name: pool.cost_per_hour for pool in settings.pools},
-            mode=settings.mode if settings.contender == "rl" else "Auto",
         )
 
     def write(self, path: Path) -> None:

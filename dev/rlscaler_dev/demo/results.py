@@ -1,8 +1,8 @@
-"""The result folder: the files of a run, and its figures and picture, written again from the raw records.
+"""The result folder: figures, timelines and the picture of one run or of two copies, written from the raw records.
 
-OUT/summary.json  timeline.csv  timeline.png    the results
+OUT/summary.json  timeline.png  timeline.csv    the results; of two copies timeline-hpa.csv and timeline-rlscaler.csv
 OUT/audit.jsonl                                 the operator's decisions, one a line
-OUT/data/                                       the raw records (`records.py`)
+OUT/data/                                       the raw records (`records.py`), of two copies in data/hpa, data/rlscaler
 OUT/logs/                                       output of each process
 """
 
@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from rlscaler_dev.demo.beside import Beside, best_constant, other_run
-from rlscaler_dev.demo.plot import plot_timeline
+from rlscaler_dev.demo.plot import Shown, draw
 from rlscaler_dev.demo.records import Records, read_records
-from rlscaler_dev.demo.settings import POOLS
+from rlscaler_dev.demo.settings import COPIES, GPU_POOL, HPA, POLICY, POOLS
 from rlscaler_dev.demo.timeline import EXISTING, SPEC, build_timeline
+from rlscaler_dev.demo.words import cold_sentence, sentence, used
 from rlscaler_dev.exceptions import DemoError
 
 
@@ -65,32 +65,46 @@ class ResultFolder:
             for folder in (self.data, self.logs):
                 shutil.rmtree(folder, ignore_errors=True)
                 folder.mkdir()
-            for file in (self.audit, self.summary, self.timeline, self.picture):
+            for file in (self.audit, self.summary, self.picture, *self.out.glob("timeline*.csv")):
                 file.unlink(missing_ok=True)
         except OSError as error:
             raise DemoError(
                 f"{self.out} cannot be written: {error.strerror}: name another folder with --out"
             ) from error
 
-    def write(self, beside: Path | None = None) -> dict[str, Any]:
-        """Write timeline.csv, summary.json and timeline.png from the raw records; returns the summary.
-
-        The best constant replicas are drawn beside the run, and the run of the same load whose result folder is
-        `beside`. Raises RecordError that names the record that is missing, or a difference of that other run.
-        """
-        records = read_records(self.data)
-        timeline, summary = build_timeline(records), summarise(records)
-        timeline.write(self.timeline)
-        self.summary.write_text(json.dumps(summary, indent=2) + "\n")
-        others = [] if beside is None else [_other(records, read_records(ResultFolder(beside).data))]
-        if (constant := best_constant(records)) is not None:
-            others.append(constant)
-        plot_timeline(timeline, {**summary, "mode": records.run.mode}, self.picture, others)
+    def write(self) -> dict[str, Any]:
+        """Write summary, timeline and picture of one run; return the summary. Raises RecordError."""
+        shown, summary = _shown(self.data)
+        shown.timeline.write(self.timeline)
+        self._finish(summary, [shown], f"{shown.label}: {used(summary)}")
         return summary
 
+    def write_copies(self) -> str:
+        """Write summary, timelines and picture of two copies; return the sentence about them. Raises RecordError."""
+        copies = {name: _shown(self.data / name) for name in COPIES}
+        summaries = {name: summary for name, (_, summary) in copies.items()}
+        timelines = {name: shown.timeline for name, (shown, _) in copies.items()}
+        for name, timeline in timelines.items():
+            timeline.write(self.timeline.with_name(f"timeline-{name}.csv"))
+        text = sentence(summaries)
+        # Only a spike is a jump that nobody was told of: the daily job was seen before, the other shapes have none.
+        if summaries[POLICY]["pattern"] == "spike":
+            text = f"{text} {cold_sentence(timelines, GPU_POOL)}".strip()
+        self._finish({"sentence": text, "copies": summaries}, [shown for shown, _ in copies.values()], text)
+        return text
 
-def _other(records: Records, other: Records) -> Beside:
-    return other_run(records.run, other.run, build_timeline(other), summarise(other)["gpu_replica_seconds"])
+    def _finish(self, summary: dict[str, Any], shown: list[Shown], text: str) -> None:
+        self.summary.write_text(json.dumps(summary, indent=2) + "\n")
+        draw(shown, text, self.picture)
+
+
+def _shown(data: Path) -> tuple[Shown, dict[str, Any]]:
+    records = read_records(data)
+    name = {"rl": POLICY, "hpa": HPA}[records.run.contender]
+    return Shown(name, LABELS[name], build_timeline(records)), summarise(records)
+
+
+LABELS = {HPA: "the HPA", POLICY: "rlscaler"}
 
 
 def summarise(records: Records) -> dict[str, Any]:

@@ -1,111 +1,248 @@
-"""One demo run from an empty machine to the result folder."""
+"""One demo from an empty machine to its results: two copies of a service, each with a scaler, under one load."""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
 import time
-from typing import Any
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
-from rlscaler_dev.cluster.kube import Json
-from rlscaler_dev.demo import manifests
-from rlscaler_dev.demo.load import Load, demo_options
-from rlscaler_dev.demo.operator import Operator, autoscalers_lack, policy_lacks
-from rlscaler_dev.demo.processes import REFRESH_SECONDS
+from rlscaler_dev.cluster.kube import Json, path_of
+from rlscaler_dev.demo import days, manifests
+from rlscaler_dev.demo.load import Load, demo_options, write_trace
+from rlscaler_dev.demo.operator import RLSCALER, Operator, autoscalers_lack, policy_lacks
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.records import Run
-from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.screen import Screen, snapshot
-from rlscaler_dev.demo.settings import Settings
+from rlscaler_dev.demo.settings import COPIES, DAILY, HPA, POLICY, Settings
 from rlscaler_dev.demo.stage import Stage
 from rlscaler_dev.demo.tails import LiveLoad, Tail
 from rlscaler_dev.demo.testbed import demo_service
 
+READY_SECONDS, CALM_START_SECONDS = 35.0, 12.0
+"""Time from the memory's making to scalers that are ready, where the cluster started within so many seconds."""
 
-def play(settings: Settings, screen: Screen) -> dict[str, Any]:
-    """Play the run and return its summary. Raises DemoError, or Interrupted when a signal ended it."""
-    # A trace that cannot be read is refused before anything starts.
-    load = Load(demo_options(settings), ResultFolder(settings.out).data)
-    summary = Demo.play(settings, screen.step, settings, screen, load).write()
-    if warning := load.warning():
-        screen.step(f"warning: {warning}")
-    return summary
+MINUTE_SLACK_SECONDS = 10.0
+"""Delay of the load that leaves the job in its minute."""
+
+LOCUST_SECONDS = 3.0
+"""Time that a load generator takes until it sends."""
 
 
-class Demo(Stage[Recorder]):
-    """Service with two pools, which a policy or two HorizontalPodAutoscalers scale."""
+def play(settings: Settings, screen: Screen) -> str:
+    """Play both copies and return the sentence about them. Raises DemoError, or Interrupted when a signal ended it."""
+    if settings.pattern != DAILY:
+        # A trace that cannot be read is refused before anything starts.
+        Load(demo_options(settings), settings.out)
+    both = replace(settings, gpu_autoscalers=True, gpu_nodes=3)
+    results = Demo.play(both, screen.step, settings, screen)
+    text = results.write_copies()
+    for name in COPIES:
+        if warning := Load.warning_in(results.data / name):
+            screen.step(f"warning, {name}: {warning}")
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One of the two copies."""
+
+    name: str
+    settings: Settings
+    data: Path
+    load: Load
+
+    @classmethod
+    def of(cls, name: str, settings: Settings, data: Path, today: days.Days | None) -> Self:
+        """The copy with its folder and load; `today` is the load of a daily pattern."""
+        folder = data / name
+        folder.mkdir()
+        trace, peak = None, {}
+        if today is not None:
+            trace = folder / "trace.csv"
+            peak = {"peak": write_trace(today.today, trace)}
+        contender = "hpa" if name == HPA else "rl"
+        own = replace(settings, namespace=COPIES[name], contender=contender)
+        return cls(name, own, folder, Load(demo_options(own, trace, **peak), folder, f"load-{name}"))
+
+
+class Recorders(dict[str, Recorder]):
+    """The recorders of both copies as one context."""
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            for recorder in self.values():
+                stack.enter_context(recorder)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+
+class Demo(Stage[Any]):
+    """Two copies of the service: one under HorizontalPodAutoscalers, one under a policy."""
 
     def __init__(self, *stage: Any) -> None:
-        *common, self._settings, self._screen, self._load = stage
+        *common, self._settings, self._screen = stage
         super().__init__(*common)
-        self._service = demo_service(self._settings, self.info, self.supervisor)
+        settings = self._settings
+        self._days = days.make_days(settings.duration_seconds, settings.seed) if settings.pattern == DAILY else None
+        self._copies = [Copy.of(name, settings, self.results.data, self._days) for name in COPIES]
+        self._services = {
+            copy.name: demo_service(copy.settings, self.info, self.supervisor, f"service-{copy.name}")
+            for copy in self._copies
+        }
+        self._begin = 0.0
+        self._page: Child | None = None
 
     def run(self) -> None:
-        """Play the run, and stop the service after the operator."""
+        """Play the demo, and stop the services after the operator."""
         super().run()
-        self._service.stop()
+        for service in self._services.values():
+            service.stop()
 
-    def operator(self) -> Operator | None:
-        if self._settings.contender == "hpa":
-            return None
-        return Operator(self.kube, self.info, self.supervisor, self.results.audit)
+    def operator(self) -> Operator:
+        return Operator(self.kube, self.info, self.supervisor, self.results.audit, [COPIES[POLICY]])
 
     def start_service(self) -> None:
-        self.cluster.create_workload()
-        self._service.start()
+        for copy in self._copies:
+            self.cluster.create_workload(copy.settings)
+            self._services[copy.name].start()
 
     def wait_for_service(self) -> None:
-        self._service.wait()
-        self.say(f"emulated service at {self._service.url}, scraped by {self.info.prometheus_url}")
+        for service in self._services.values():
+            service.wait()
 
     def introduction(self) -> str:
-        settings = self._settings
-        cold = ", ".join("{} {:g}-{:g} s".format(pool.name, *pool.cold_start_seconds) for pool in settings.pools)
-        if settings.contender == "hpa":
-            contender = "HorizontalPodAutoscalers at 80 % CPU and 80 % GPU utilization, upstream's default behavior"
-        else:
-            contender = f"RLScalingPolicy in {settings.mode}, action interval {settings.interval_seconds} s"
-        return f"contender: {contender}; a cold start takes {cold}"
+        cold = ", ".join(
+            "{} {:g}-{:g} s".format(pool.name.upper(), *pool.cold_start_seconds) for pool in self._settings.pools
+        )
+        return (
+            "two copies of one service: hpa under HorizontalPodAutoscalers at 80 % CPU and 80 % GPU utilization, "
+            f"rlscaler under an RLScalingPolicy that decides every {self._settings.interval_seconds} s; "
+            f"a pod starts in: {cold}"
+        )
 
-    def recorder(self) -> Recorder:
-        audit = self.results.audit if self._settings.contender == "rl" else None
-        return Recorder(self.kube, self._settings, self.results.data, audit)
+    def recorder(self) -> Recorders:
+        audit = {POLICY: self.results.audit}
+        return Recorders(
+            (copy.name, Recorder(self.kube, copy.settings, copy.data, audit.get(copy.name))) for copy in self._copies
+        )
 
-    def replicas_missing(self, recorder: Recorder) -> str:
-        replicas = recorder.replicas
-        for pool in self._settings.pools:
-            counts = replicas[pool.name]
-            if counts is None or counts.ready < pool.min_replicas or recorder.weights is None:
-                return recorder.error or f"ready replicas of {pool.deployment}"
+    def replicas_missing(self, recorder: Mapping[str, Recorder]) -> str:
+        self._start_first_pods()
+        for copy in self._copies:
+            seen = recorder[copy.name]
+            for pool in self._settings.pools:
+                counts = seen.replicas[pool.name]
+                if counts is None or counts.ready < pool.min_replicas or seen.weights is None:
+                    return seen.error or f"ready replicas of {copy.settings.namespace}/{pool.deployment}"
         return ""
 
+    def _start_first_pods(self) -> None:
+        """Have the pods that are there before the load start at once: only later ones need their cold start."""
+        at_once = {"rlscaler.io/cold-start-min": "0ms", "rlscaler.io/cold-start-max": "0ms"}
+        for namespace in COPIES.values():
+            for pod in self.kube.get(f"/api/v1/namespaces/{namespace}/pods")["items"]:
+                if not at_once.items() <= pod["metadata"]["annotations"].items():
+                    path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
+                    patch = {"metadata": {"annotations": at_once}}
+                    self.kube.request("PATCH", path, patch, content_type="application/merge-patch+json")
+
     def scalers(self) -> list[Json]:
-        if self._settings.contender == "hpa":
-            return manifests.autoscalers(self._settings)
-        return [manifests.policy(self._settings)]
+        return [*manifests.autoscalers(self._copy(HPA).settings), manifests.policy(self._copy(POLICY).settings)]
 
-    def scalers_missing(self, recorder: Recorder) -> str:
-        """Return the condition that the first decision waits for; empty = it was taken, or none is due."""
-        recorder.read_audit()
-        if recorder.error:
-            return recorder.error
-        if self._settings.contender == "hpa":
-            return autoscalers_lack(recorder, self._settings)
-        return "" if self._settings.mode == "Off" else policy_lacks(recorder)
+    def before_operator(self) -> None:
+        """Put the memory of the days before into the policy's status, where a new leader finds it after a failover."""
+        if self._days is None:
+            self.say("rlscaler has never seen this load: it learns from now on")
+            return
+        settings = self._copy(POLICY).settings
+        # The calendar that was learned has minutes: the job has to come in the one of the days before.
+        slowness = max(1.0, self.info.start_seconds / CALM_START_SECONDS)
+        self._begin = days.begin_after(time.time() + READY_SECONDS * slowness, settings.duration_seconds)
+        status = {"status": {"forecaster": days.memory(self._days, self._begin, settings)}}
+        path = f"{path_of(manifests.policy(settings))}/status"
+        self.kube.request("PATCH", path, status, content_type="application/merge-patch+json")
+        self.say(
+            f"rlscaler has seen the hours around this time on the {days.DAYS_BEFORE} days before, with a job each day: "
+            "its memory is restored from the policy's status, as after a failover"
+        )
 
-    def drive(self, recorder: Recorder) -> None:
-        """Send the load and show replicas and latencies until its end."""
-        settings, load = self._settings, self._load
-        self.say(f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, open loop")
-        child = load.start(self.supervisor, self._service.url)
-        started_at = load.begun(self.supervisor)
-        Run.of(settings, self.info.server_version, started_at).write(self.results.data / "run.json")
-        live = LiveLoad(Tail(load.requests), settings.slo_ms)
+    def scalers_missing(self, recorder: Mapping[str, Recorder]) -> str:
+        """Return the condition that the load waits for; empty = both scalers work."""
+        policy, hpa = recorder[POLICY], recorder[HPA]
+        policy.read_audit()
+        return policy.error or hpa.error or policy_lacks(policy) or autoscalers_lack(hpa, self._copy(HPA).settings)
+
+    def drive(self, recorder: Mapping[str, Recorder]) -> None:
+        """Send both loads at once and show both copies until the loads end."""
+        settings = self._settings
+        self._show_page()
+        wait = self._begin - LOCUST_SECONDS - time.time()
+        if wait > 1:
+            self.say(f"the load begins in {wait:.0f} s: the job is to come in the minute of the days before")
+            time.sleep(wait)
+        elif self._days and wait < -MINUTE_SLACK_SECONDS:
+            self.say(f"warning: this machine is so slow that the job comes {-wait:.0f} s later than on the days before")
+        self.say(
+            f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, the same for both copies"
+        )
+        running = {c.name: c.load.start(self.supervisor, self._services[c.name].url) for c in self._copies}
+        begun = {copy.name: copy.load.begun(self.supervisor) for copy in self._copies}
+        lives = {}
+        for copy in self._copies:
+            Run.of(copy.settings, self.info.server_version, begun[copy.name]).write(copy.data / "run.json")
+            lives[copy.name] = LiveLoad(Tail(copy.load.requests), settings.slo_ms)
+            recorder[copy.name].begin_bill(begun[copy.name])
+        ends = [*running.values(), *([self._page] if self._page else [])]
         with self._screen.table():
-            while child.running:
-                recorder.read_audit()
-                self._screen.show(snapshot(settings, time.time() - started_at, load.rate, live, recorder))
-                self.supervisor.check(apart_from=[child])
+            while any(child.running for child in running.values()):
+                recorder[POLICY].read_audit()
+                now = time.time()
+                self._screen.show(
+                    now - begun[POLICY],
+                    [
+                        snapshot(c.name, now - begun[c.name], c.load.rate, lives[c.name], recorder[c.name])
+                        for c in self._copies
+                    ],
+                )
+                self.supervisor.check(apart_from=ends)
                 time.sleep(REFRESH_SECONDS)
-        if child.process.returncode:
-            raise child.failure("ended before the load was over")
-        self.supervisor.finish(load.name)
-        self.say("the load is over: stopping the contender, the service and the cluster")
+        for child in running.values():
+            if child.process.returncode:
+                raise child.failure("ended before the load was over")
+            self.supervisor.finish(child.name)
+        self.say("the load is over: stopping the scalers, the services and the cluster")
+
+    def _copy(self, name: str) -> Copy:
+        return next(copy for copy in self._copies if copy.name == name)
+
+    def _show_page(self) -> None:
+        """Print the command that shows the page of this demo, and open it where there is a display."""
+        options = page_options(self.info.kubeconfig, self.info.prometheus_url, self.results.audit)
+        self.say(f"a page to look at, while the demo runs: rlscaler {shlex.join(options)} --open")
+        if has_display():
+            self._page = self.supervisor.start("ui", [*RLSCALER, *options, "--port", "0", "--open"])
+
+
+def page_options(kubeconfig: Path, prometheus_url: str | None, audit: Path) -> list[str]:
+    """Return the `ui` command for a demo, without the name of the program."""
+    prometheus = ["--prometheus-url", prometheus_url] if prometheus_url else []
+    return ["ui", "--kubeconfig", str(kubeconfig), "-n", COPIES[POLICY], *prometheus, "--decision-log", str(audit)]
+
+
+def has_display(environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:
+    """Return whether a browser can be shown."""
+    return platform == "darwin" or bool(environment.get("DISPLAY") or environment.get("WAYLAND_DISPLAY"))

@@ -1,10 +1,10 @@
-"""Output of the demo while it runs: steps, then a live table on a terminal or a line every ten seconds elsewhere."""
+"""Output of the demo while it runs: steps, then a live table on a terminal or lines every ten seconds elsewhere."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,32 +16,33 @@ from rich.text import Text
 
 from rlscaler_dev.demo.recorder import Condition, Recorder, Replicas
 from rlscaler_dev.demo.records import Float
-from rlscaler_dev.demo.settings import POOLS, Settings
+from rlscaler_dev.demo.settings import POOLS
 from rlscaler_dev.demo.tails import LiveLoad, LoadFigures
+from rlscaler_dev.demo.words import action_words
 
 LINE_SECONDS = 10.0
-"""Distance of the lines, and of the rows that the live table keeps."""
-KEPT_ROWS = 14
+"""Time between two lines outside a terminal."""
+KEPT_ACTIONS = 8
+"""Newest actions under the table."""
 
 GOOD_WHEN_TRUE = {"Ready", "Active", "AbleToScale", "ScalingActive"}
 """Other conditions need attention when they are True."""
 
-COLUMNS = (("time", "right"), ("offered", "right"), ("done/s", "right"), ("p95 ms", "right"), ("late", "right"))
-POOL_COLUMNS = (("GPU", "left"), ("CPU", "left"), ("traffic", "left"), ("last action", "left"), ("shield", "left"))
+COLUMNS = ("", "done/s", "p95 ms", "GPU", "CPU", "late so far", "cost so far", "last action")
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The run at one moment."""
+    """One copy of the service at one moment."""
 
-    elapsed_seconds: float
+    name: str
     offered_rps: float
     load: LoadFigures
+    late_percent: float
+    """Late or failed requests since the load began, of all; NaN where there are none."""
+    cost: float
     replicas: Mapping[str, Replicas | None]
-    weights: tuple[int, int] | None
-    placement: str
     action: str
-    guards: tuple[str, ...]
     conditions: Mapping[str, Condition]
     problem: str = ""
     """Why some of this may be out of date."""
@@ -49,53 +50,39 @@ class Snapshot:
     @property
     def cells(self) -> tuple[str, ...]:
         return (
-            f"{max(self.elapsed_seconds, 0):.0f} s",
-            f"{self.offered_rps:.0f}",
+            self.name,
             f"{self.load.finished_rps:.0f}",
             _number(self.load.p95_ms),
-            _number(self.load.late_percent, 1, " %"),
             *(_pool(self.replicas.get(pool)) for pool in POOLS),
-            self.traffic,
+            _number(self.late_percent, 1, " %"),
+            f"{self.cost:.3f}",
             self.action,
-            ", ".join(self.guards),
         )
 
     @property
-    def traffic(self) -> str:
-        """`PreferGPU 91:9`, in percent."""
-        if self.weights is None or not sum(self.weights):
-            return self.placement or "-"
-        gpu = round(100 * self.weights[0] / sum(self.weights))
-        return f"{self.placement} {gpu}:{100 - gpu}".strip()
-
-    @property
     def state(self) -> str:
-        """Whether it is Ready, and every other condition that needs attention."""
+        """Conditions that need attention."""
         shown = [
-            f"{name}={condition}"
+            f"{name} {condition}"
             for name, condition in self.conditions.items()
-            if name == "Ready" or (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
+            if (condition.status == "True") != (condition.type in GOOD_WHEN_TRUE)
         ]
-        return "  ".join(shown)
+        return "  ".join([*shown, *([self.problem] if self.problem else [])])
 
 
-def snapshot(settings: Settings, elapsed_seconds: float, rate: Float, live: LiveLoad, recorder: Recorder) -> Snapshot:
-    """Return load and replicas now. rate: (seconds,) requests/s that are offered, from 0 `elapsed_seconds` on.
-
-    Changes by the shield are shown for one interval.
-    """
+def snapshot(name: str, elapsed_seconds: float, rate: Float, live: LiveLoad, recorder: Recorder) -> Snapshot:
+    """Return load and replicas now. rate: (seconds,) requests/s that are offered, from 0 `elapsed_seconds` on."""
     now = time.time()
-    last, action, guarded = recorder.last, recorder.last_action, recorder.last_guards
-    recent = guarded is not None and now - guarded.time < settings.interval_seconds
+    figures = live.figures(now)
+    action = recorder.last_action
     return Snapshot(
-        elapsed_seconds=elapsed_seconds,
+        name=name,
         offered_rps=float(rate[int(elapsed_seconds)]) if 0 <= elapsed_seconds < len(rate) else 0.0,
-        load=live.figures(now),
+        load=figures,
+        late_percent=100 * live.missed / live.total if live.total else float("nan"),
+        cost=recorder.cost(now),
         replicas=recorder.replicas,
-        weights=recorder.weights,
-        placement=last.placement if last else "",
-        action=action.action_text if action else recorder.last_change,
-        guards=guarded.guards if guarded and recent else (),
+        action=action_words(action) if action else recorder.last_change,
         conditions=recorder.conditions,
         problem=recorder.error or "",
     )
@@ -116,11 +103,12 @@ def _pool(replicas: Replicas | None) -> str:
 class Screen:
     """Writes to a terminal or to a pipe; only `step` is the same on both."""
 
-    def __init__(self, settings: Settings, console: Console | None = None) -> None:
+    def __init__(self, total_seconds: int, console: Console | None = None) -> None:
         self.console = console or Console(highlight=False, soft_wrap=True)
-        self._settings = settings
-        self._next_row = 0.0
-        self._rows: list[tuple[str, ...]] = []
+        self._total = total_seconds
+        self._next_line = 0.0
+        self._actions: list[str] = []
+        self._last: dict[str, str] = {}
         self._live: Live | None = None
 
     def step(self, text: str) -> None:
@@ -137,56 +125,45 @@ class Screen:
             yield
         self._live = None
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Bring the table up to date, or write a line when one is due."""
-        due = snapshot.elapsed_seconds >= self._next_row
-        if due:
-            self._next_row = (snapshot.elapsed_seconds // LINE_SECONDS + 1) * LINE_SECONDS
-        if self._live is None:
-            if due:
-                self.console.print(_line(snapshot))
-            return
-        if due:
-            self._rows = [*self._rows[-KEPT_ROWS:], snapshot.cells]
-        self._live.update(self._render(snapshot))
+    def show(self, elapsed_seconds: float, copies: Sequence[Snapshot]) -> None:
+        """Bring the table up to date, or write a line for each copy when it is due."""
+        self._note_actions(elapsed_seconds, copies)
+        if self._live is not None:
+            self._live.update(self._render(elapsed_seconds, copies))
+        elif elapsed_seconds >= self._next_line:
+            self._next_line = (elapsed_seconds // LINE_SECONDS + 1) * LINE_SECONDS
+            for copy in copies:
+                self.console.print(_line(elapsed_seconds, copy))
 
-    def _render(self, snapshot: Snapshot) -> Group:
+    def _note_actions(self, elapsed_seconds: float, copies: Sequence[Snapshot]) -> None:
+        for copy in copies:
+            if copy.action and copy.action != self._last.get(copy.name):
+                self._last[copy.name] = copy.action
+                self._actions = [*self._actions, f"{max(elapsed_seconds, 0):4.0f} s  {copy.name}: {copy.action}"]
+        self._actions = self._actions[-KEPT_ACTIONS:]
+
+    def _render(self, elapsed_seconds: float, copies: Sequence[Snapshot]) -> Group:
         table = Table(box=None, header_style="bold", padding=(0, 1))
-        for name, justify in (*COLUMNS, *POOL_COLUMNS):
-            table.add_column(name, justify=justify, no_wrap=name not in ("last action", "shield"))  # type: ignore[arg-type]
-        for row in self._rows:
-            table.add_row(*row, style="dim")
-        table.add_row(*snapshot.cells, style="red" if snapshot.load.late_percent > 1 else "")
-        total = self._settings.duration_seconds
-        done = min(max(snapshot.elapsed_seconds, 0), total)
+        for name in COLUMNS[:-1]:
+            table.add_column(name, justify="right" if name else "left", no_wrap=True)
+        for copy in copies:
+            table.add_row(*copy.cells[:-1], style="red" if copy.load.late_percent > 1 else "")
+        done = min(max(elapsed_seconds, 0), self._total)
         bar = Table.grid(padding=(0, 1))
-        bar.add_row(ProgressBar(total=total, completed=done, width=60), f"{done:.0f} of {total} s")
-        notes = [Text(snapshot.state, style="dim")]
-        if snapshot.problem:
-            notes.append(Text(snapshot.problem, style="yellow"))
-        return Group(table, bar, *notes)
+        offered = f"{done:.0f} of {self._total} s, load {copies[0].offered_rps:.0f} requests/s"
+        bar.add_row(ProgressBar(total=self._total, completed=done, width=40), offered)
+        notes = [Text(f"{copy.name}: {copy.state}", style="yellow") for copy in copies if copy.state]
+        return Group(bar, table, *(Text(action, style="dim") for action in self._actions), *notes)
 
 
-def _line(snapshot: Snapshot) -> Text:
-    time, offered, done, p95, late, gpu, cpu, traffic, action, guards = snapshot.cells
+def _line(elapsed_seconds: float, copy: Snapshot) -> Text:
+    name, done, p95, gpu, cpu, late, cost, action = copy.cells
     parts = [
-        f"{time:>6}",
-        f"{offered:>4} offered {done:>4} done/s",
-        f"p95 {p95:>5} ms",
-        f"late {late:>7}",
-        f"gpu {gpu:<7} cpu {cpu:<7} {traffic:<16}",
+        f"{max(elapsed_seconds, 0):4.0f} s  {name:<8}",
+        f"load {copy.offered_rps:3.0f}/s  done {done:>3}/s  p95 {p95:>5} ms",
+        f"gpu {gpu:<7} cpu {cpu:<7}",
+        f"late so far {late:>6}  cost so far {cost}",
         action,
-        f"[{guards}]" if guards else "",
-        snapshot.state,
-        f"({snapshot.problem})" if snapshot.problem else "",
+        f"({copy.state})" if copy.state else "",
     ]
     return Text("  ".join(part for part in parts if part))
-
-
-def summary_table(summary: Mapping[str, object]) -> Table:
-    """The figures of the run, for the end."""
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    for key, value in summary.items():
-        if key != "versions":
-            table.add_row(key, "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value))
-    return table

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 POOLS = ("gpu", "cpu")
-PATTERNS = ("spike", "ramp", "periodic", "random", "trace")
-MODES = ("Auto", "Shadow", "Off")
-CONTENDERS = ("rl", "hpa")
+DAILY = "daily"
+PATTERNS = (DAILY, "ramp", "spike", "periodic", "random", "trace")
 POLICIES = ("ppo", "rule")
 
 NAMESPACE = "workloads"
+HPA, POLICY = "hpa", "rlscaler"
+COPIES = {HPA: "with-hpa", POLICY: "with-rlscaler"}
+"""Name and namespace of the two copies of the service that one demo compares."""
 SERVICE = "chat"
 """Name of the service, its policy and its HTTPRoute."""
 
@@ -53,14 +55,14 @@ class Settings:
 
     out: Path
     """Result folder."""
-    pattern: str = "spike"
+    pattern: str = DAILY
     duration_seconds: int = 300
     interval_seconds: int = 15
     """Action interval of the policy."""
-    mode: str = "Auto"
     policy: str = "rule"
     """The bundled policy that decides."""
     contender: str = "rl"
+    """Scaler of the service: `rl` an RLScalingPolicy, `hpa` HorizontalPodAutoscalers."""
     seed: int = 1
     slo_ms: float = 1000.0
     gpu: Pool = GPU_POOL
@@ -75,6 +77,10 @@ class Settings:
     keep_cluster: bool = False
     kafka: bool = False
     """Whether the cluster has a Kafka broker."""
+    gpu_autoscalers: bool = False
+    """Whether the cluster serves GPU utilization to HorizontalPodAutoscalers."""
+    gpu_nodes: int = 2
+    """Nodes of eight GPUs."""
 
     @property
     def pools(self) -> tuple[Pool, Pool]:

@@ -1,4 +1,4 @@
-"""Skeleton of the demos: each contender is played on a control plane of its own; those of one demo are compared."""
+"""Skeleton of the demos: contenders are played on a control plane of their own, and compared."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class Stage(ABC, Generic[Recorder]):
             self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
             # The recorder runs before anything scales, so that no change of replicas is missed.
             self.kube.apply_all(self.scalers())
+            self.before_operator()
             if operator is not None:
                 operator.start()
             self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
@@ -102,6 +103,9 @@ class Stage(ABC, Generic[Recorder]):
     @abstractmethod
     def scalers(self) -> Sequence[Json]:
         """Return the objects that scale the service."""
+
+    def before_operator(self) -> None:
+        """Prepare the scaling objects, which exist, for an operator that has not read them yet."""
 
     @abstractmethod
     def drive(self, recorder: Recorder) -> None:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import csv
 import json
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlscaler_core.decision.forecaster import outlook
+from rlscaler_core.decision.forecaster.learn import RECOVERY_SECONDS
+from rlscaler_core.decision.forecaster.storage import from_text
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS
 
 RECENT_SECONDS = 10.0
@@ -85,45 +89,52 @@ class LiveLoad:
         self._recent.append((finished, CLIENT_TIMEOUT_MS if failed else latency, missed))
 
 
-PLACEMENT_WORDS = ("prefer GPU", "balanced", "prefer CPU")
-
-
 @dataclass(frozen=True, slots=True)
 class DecisionLine:
-    """One line of the audit log."""
+    """One line of the audit log; `words.action_words` puts it into words."""
 
     time: float
     """Unix seconds."""
     kind: str
     """`action`: the actor decided; `floor`: between two actions, only the floor and the weights may move."""
-    action: tuple[int, int, int] | None
-    """GPU steps, CPU steps, placement; None when no actor ran."""
+    base: Mapping[str, int]
+    """Replicas before the decision, by pool."""
+    desired: Mapping[str, int]
     placement: str
     """Placement in force after the decision: PreferGPU, Balanced or PreferCPU."""
     guards: tuple[str, ...]
-    """Return the changes by the shield, as `floor gpu 1→3`."""
+    """Changes by the shield, as `floor gpu 1→3`."""
     unknown_required: int
     """Required observations that were unknown."""
-
-    @property
-    def action_text(self) -> str:
-        if self.action is None:
-            return "no actor"
-        gpu, cpu, placement = self.action
-        return f"gpu {gpu:+d} cpu {cpu:+d} {PLACEMENT_WORDS[placement]}"
+    jump: float
+    """Probability of a jump of the load within a cold start and an interval, as learned; 0 where nothing is."""
 
 
 def read_decision(line: str) -> DecisionLine:
     """Raises ValueError or KeyError for a line that is not a decision."""
     record = json.loads(line)
-    action = record.get("action")
     return DecisionLine(
         time=float(record["time"]),
         kind=record["kind"],
-        action=None if action is None else (int(action[0]), int(action[1]), int(action[2])),
+        base=record["base"],
+        desired=record["desired"],
         placement=record["placement"],
         guards=tuple(guard_texts(record["guards"])),
         unknown_required=len(record["unknown_required"]),
+        jump=_expected_jump(record),
+    )
+
+
+def _expected_jump(record: dict[str, Any]) -> float:
+    text = record["state"].get("forecaster")
+    if text is None:
+        return 0.0
+    recent, calendar = from_text(text)
+    params = record["params"]
+    ahead = max(params["cold_start_seconds"]) + params["interval_seconds"]
+    jumped = outlook.recent_jump(recent, RECOVERY_SECONDS)
+    return float(
+        outlook.announced(calendar, np.array([float(record["time"])]), np.array([ahead]), jumped).probability[0]
     )
 
 

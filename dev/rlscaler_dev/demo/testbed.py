@@ -21,13 +21,13 @@ from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.leftovers import Journal, end_processes
 from rlscaler_dev.demo.operator import RLSCALER, answers
 from rlscaler_dev.demo.processes import GRACE_SECONDS, Child, Supervisor
-from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
+from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, COPIES, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
 from rlscaler_dev.exceptions import DemoError
 
 GATEWAY_API = "/apis/gateway.networking.k8s.io/v1"
 CLEAR_SECONDS = 120.0
 SERVICE_SECONDS = 90.0
-OWN_NAMESPACES = (NAMESPACE, manifests.OPERATOR_NAMESPACE)
+OWN_NAMESPACES = (NAMESPACE, *COPIES.values(), manifests.OPERATOR_NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,6 @@ class Cluster:
 
     info: ClusterInfo
     kube: KubeClient
-    _settings: Settings
 
     @classmethod
     @contextmanager
@@ -49,25 +48,26 @@ class Cluster:
                     keep=settings.keep_cluster,
                     kubeconfig=settings.kubeconfig,
                     progress=progress,
-                    adapter=settings.contender == "hpa" and settings.kubeconfig is None and not settings.kafka,
+                    gpu_nodes=settings.gpu_nodes,
+                    adapter=settings.gpu_autoscalers and settings.kubeconfig is None,
                     kafka=settings.kafka,
                 )
                 info = stack.enter_context(own)
             kube = stack.enter_context(KubeClient.from_kubeconfig(info.kubeconfig))
-            cluster = cls(info, kube, settings)
+            cluster = cls(info, kube)
             cluster._clear()
             if settings.kubeconfig and not settings.keep_cluster:
                 stack.callback(cluster._clear)
             yield cluster
 
-    def create_workload(self) -> None:
-        """The Deployments, Services and the route. Raises DemoError where the cluster lacks the Gateway API."""
+    def create_workload(self, settings: Settings) -> None:
+        """Create the objects of one copy of the service. Raises DemoError where the cluster lacks the Gateway API."""
         if self.kube.find(GATEWAY_API) is None:
             raise DemoError(
                 "the cluster has no Gateway API v1: install its CRDs "
                 "(https://gateway-api.sigs.k8s.io/guides/#installing-gateway-api), or leave --kubeconfig out"
             )
-        for manifest in manifests.workload(self._settings):
+        for manifest in manifests.workload(settings):
             self.kube.apply(manifest)
 
     def _clear(self) -> None:
@@ -164,10 +164,10 @@ def fleet_options(name: str, namespace: str, pools: Sequence[Pool], seed: int, s
     return ["--name", name, "--namespace", namespace, *of_pools, "--seed", str(seed), "--slo-ms", f"{slo_ms:g}"]
 
 
-def demo_service(settings: Settings, cluster: ClusterInfo, supervisor: Supervisor) -> Service:
-    """The service of the demo: two pools and the HTTPRoute between them."""
-    options = fleet_options(SERVICE, NAMESPACE, settings.pools, settings.seed, settings.slo_ms)
-    return Service(cluster, supervisor, [*options, "--http-route", SERVICE])
+def demo_service(settings: Settings, cluster: ClusterInfo, supervisor: Supervisor, name: str = "service") -> Service:
+    """The service of the demo: two pools and the HTTPRoute between them; `name` is that of its process."""
+    options = fleet_options(SERVICE, settings.namespace, settings.pools, settings.seed, settings.slo_ms)
+    return Service(cluster, supervisor, [*options, "--http-route", SERVICE], name)
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def local_testbed(
     with ExitStack() as stack:
         prepare = partial(logs.mkdir, parents=True, exist_ok=True)
         cluster, supervisor = stack.enter_context(session(settings, logs, prepare, say))
-        cluster.create_workload()
+        cluster.create_workload(settings)
         service = demo_service(settings, cluster.info, supervisor)
         service.start()
         service.wait()

@@ -113,15 +113,16 @@ class Player:
         )
         self._installation.change_demo(values)
         started_at = load.wait()
+        recorder.begin_bill(started_at)
         Run.of(demo, self._cluster.info.server_version, started_at).write(results.data / "run.json")
-        screen, live = Screen(demo), LiveLoad(Tail(load.requests), demo.slo_ms)
+        screen, live = Screen(demo.duration_seconds), LiveLoad(Tail(load.requests), demo.slo_ms)
         while not load.over:
             load.pull(started_at)
             self._logs.pull()
             recorder.read_audit()
             self._count_pods()
             elapsed = time.time() - started_at
-            screen.show(snapshot(demo, elapsed, load.rate, live, recorder))
+            screen.show(elapsed, [snapshot(play.contender, elapsed, load.rate, live, recorder)])
             moment(elapsed)
             time.sleep(REFRESH_SECONDS)
 

@@ -9,11 +9,9 @@ from click.testing import CliRunner
 
 from rlscaler_dev.demo.cli import _settings, demo
 from rlscaler_dev.demo.load import Load, demo_options
-from rlscaler_dev.demo.results import ResultFolder
+from rlscaler_dev.demo.run import has_display, page_options
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
 from rlscaler_dev.exceptions import DemoError
-
-from .test_records import write_records
 
 
 @pytest.mark.parametrize(
@@ -22,7 +20,6 @@ from .test_records import write_records
         (["--gpu-cold-start", "9-3"], "from low to high"),
         (["--gpu-cold-start", "soon"], "not a range of seconds such as 35-55"),
         (["--trace", __file__], "--trace is for --pattern trace"),
-        (["--contender", "hpa", "--mode", "Shadow"], "--mode Shadow is for the policy"),
     ],
 )
 def test_bad_arguments_are_refused_with_the_option_and_the_reason(arguments: list[str], message: str) -> None:
@@ -38,27 +35,24 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
         Load(demo_options(Settings(out=tmp_path, pattern="trace", trace=trace)), tmp_path)
 
 
-def test_the_result_folder_is_named_after_contender_and_pattern() -> None:
-    options = {"out": None, "pattern": "ramp", "contender": "hpa", "mode": "Auto", "trace": None, "kubeconfig": None}
+def test_the_result_folder_is_named_after_the_pattern() -> None:
+    options = {"out": None, "pattern": "ramp", "trace": None, "kubeconfig": None}
     rest = {"duration": 10, "interval": 15, "seed": 1, "slo_ms": 1000, "cluster_name": "a", "keep_cluster": False}
     settings = _settings((1, 2), (0, 1), policy="ppo", **options, **rest)
-    assert settings.out == Path.cwd() / "results" / "demo-hpa-ramp"
+    assert settings.out == Path.cwd() / "results" / "demo-ramp"
     assert settings.gpu.cold_start_seconds == (1, 2)
     assert (settings.gpu.deployment, settings.cpu.deployment) == (GPU_POOL.deployment, CPU_POOL.deployment)
-
-
-def test_report_writes_the_results_of_a_stored_run_again(tmp_path: Path) -> None:
-    folder = ResultFolder(tmp_path)
-    folder.prepare()
-    write_records(folder.data)
-    result = CliRunner().invoke(demo, ["report", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert folder.summary.exists()
-    assert folder.picture.exists()
-    assert "timeline.png" in result.output
 
 
 def test_report_of_another_folder_names_the_missing_record(tmp_path: Path) -> None:
     result = CliRunner().invoke(demo, ["report", str(tmp_path)])
     assert result.exit_code == 1
     assert "offered.csv" in result.output
+
+
+def test_the_page_is_opened_where_there_is_a_display() -> None:
+    assert has_display({"DISPLAY": ":0"}, "linux")
+    assert has_display({}, "darwin")
+    assert not has_display({"DISPLAY": ""}, "linux")
+    options = page_options(Path("/k"), "http://127.0.0.1:9", Path("/out/audit.jsonl"))
+    assert options[-2:] == ["--decision-log", "/out/audit.jsonl"]

@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from rlscaler_dev.demo.recorder import PoolBook, Replicas, route_weights
+from rlscaler_dev.demo.days import JOB_BEGIN, MINUTE_SECONDS, begin_after, make_days, memory
+from rlscaler_dev.demo.recorder import Meter, PoolBook, Replicas, route_weights
+from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail, read_decision
+from rlscaler_dev.demo.words import action_words
 
 
 def pod(uid: str, ready: bool = False, terminating: bool = False, phase: str = "Pending") -> dict[str, Any]:
@@ -33,6 +36,14 @@ def test_pods_are_counted_from_creation_to_the_end_of_their_termination() -> Non
     for event, thing, expected in steps:
         book.pod(event, thing)
         assert book.replicas == expected
+
+
+def test_pods_are_billed_from_the_begin_of_the_load() -> None:
+    meter = Meter()
+    meter.count(2, 100.0)
+    meter.begin(110.0)
+    meter.count(3, 120.0)
+    assert meter.pod_seconds(125.0) == 2 * 10 + 3 * 5
 
 
 def test_route_weights_are_by_backend_name() -> None:
@@ -78,17 +89,45 @@ def guard(name: str, before: tuple[int, int], after: tuple[int, int]) -> dict[st
             "after": dict(zip(("gpu", "cpu"), after, strict=True))}  # fmt: skip
 
 
-def test_a_decision_is_read_from_the_audit_log() -> None:
-    record = {
+def record(**changes: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {
         "time": 5.5,
         "kind": "action",
-        "action": [1, -2, 0],
+        "base": {"gpu": 1, "cpu": 3},
+        "desired": {"gpu": 3, "cpu": 1},
         "placement": "PreferGPU",
         "guards": [guard("floor", (1, 1), (3, 1))],
         "unknown_required": ["arrival_rate"],
+        "state": {"forecaster": None},
+        "params": {"cold_start_seconds": [45.0, 8.0], "interval_seconds": 15.0},
     }
-    decision = read_decision(json.dumps(record))
-    assert decision.action_text == "gpu +1 cpu -2 prefer GPU"
-    assert decision.guards == ("floor gpu 1→3",)
+    return {**values, **changes}
+
+
+def test_a_decision_is_read_from_the_audit_log_and_put_into_words() -> None:
+    decision = read_decision(json.dumps(record()))
+    assert action_words(decision) == "orders 2 GPU, gives back 2 CPU; floor gpu 1→3"
     assert decision.unknown_required == 1
-    assert read_decision(json.dumps({**record, "action": None, "kind": "floor"})).action_text == "no actor"
+    same = read_decision(json.dumps(record(desired={"gpu": 1, "cpu": 3}, guards=[])))
+    assert action_words(same) == "keeps the replicas"
+
+
+@pytest.mark.slow
+def test_a_jump_that_came_every_day_is_expected_in_words() -> None:
+    duration, settings = 300, Settings(out=Path("/out"))
+    begin = begin_after(1_767_571_200.0 + 53, duration)
+    text = memory(make_days(duration, seed=1), begin, settings)
+    job = begin + JOB_BEGIN * duration
+    decisions = [
+        read_decision(json.dumps(record(time=time, guards=[], state={"forecaster": text})))
+        for time in (job - 600, job - 50)
+    ]
+    assert [decision.jump > 0.5 for decision in decisions] == [False, True]
+    assert "expects a jump of the load within a minute" in action_words(decisions[1])
+
+
+@pytest.mark.parametrize("second", range(0, 60, 7))
+def test_the_job_begins_in_the_middle_of_a_minute_whenever_the_demo_is_started(second: int) -> None:
+    begin = begin_after(1_767_571_200.0 + second, 300)
+    assert 0 <= begin - (1_767_571_200.0 + second) < 60
+    assert MINUTE_SECONDS[0] <= (begin + JOB_BEGIN * 300) % 60 <= MINUTE_SECONDS[1]

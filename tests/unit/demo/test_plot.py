@@ -1,18 +1,17 @@
-"""The picture: it is drawn from whatever a run left, and says which run it shows."""
+"""The picture: it is drawn of whatever one run or two copies left."""
 
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from rlscaler_dev.demo.beside import best_constant
-from rlscaler_dev.demo.plot import plot_timeline, runs, subtitle, words
+from rlscaler_dev.demo.plot import Shown, draw
 from rlscaler_dev.demo.records import Records
-from rlscaler_dev.demo.results import summarise
-from rlscaler_dev.demo.timeline import Timeline, build_timeline
+from rlscaler_dev.demo.settings import HPA, POLICY
+from rlscaler_dev.demo.timeline import build_timeline
 
 from .records_fixture import made_up_run, make_records, make_requests
 
@@ -24,37 +23,22 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-def draw(records: Records, path: Path) -> Timeline:
-    timeline = build_timeline(records)
-    plot_timeline(timeline, summarise(records), path)
-    return timeline
-
-
-def test_a_run_is_drawn_in_full_size(tmp_path: Path) -> None:
-    records = made_up_run()
-    draw(records, tmp_path / "timeline.png")
-    assert png_size(tmp_path / "timeline.png") == (1760, 1760)
-
-
-@pytest.mark.parametrize("requests", [make_requests(), make_requests((1, 5000, False))])
-def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) -> None:
-    draw(make_records(requests=requests), tmp_path / "timeline.png")
-    assert png_size(tmp_path / "timeline.png")[0] == 1760
+def shown(records: Records, name: str = POLICY) -> Shown:
+    return Shown(name, name, build_timeline(records))
 
 
 @pytest.mark.slow
-def test_gpu_hours_and_lateness_of_the_run_and_of_what_is_beside_it_are_said(tmp_path: Path) -> None:
-    records = made_up_run()
-    timeline, summary = draw(records, tmp_path / "alone.png"), summarise(records)
-    constant = best_constant(records)
-    assert constant is not None
-    assert f"{summary['gpu_replica_seconds'] / 3600:.2f} GPU-hours" in subtitle(summary)
-    assert f"{constant.label}: {constant.gpu_hours:.2f} GPU-hours, {constant.late_ratio:.1%} late" in words([constant])
-    plot_timeline(timeline, summary, tmp_path / "beside.png", [constant, constant])
-    assert png_size(tmp_path / "beside.png") == (1760, 1760)
-    assert (tmp_path / "beside.png").read_bytes() != (tmp_path / "alone.png").read_bytes()
+def test_two_copies_are_drawn_into_one_picture(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
+    run = shown(made_up_run())
+    draw([run], "one", one)
+    draw([replace(run, name=HPA), run], "a sentence that is too long for one line " * 4, two)
+    assert png_size(one) == png_size(two) == (1650, 1350)
+    assert one.read_bytes() != two.read_bytes()
 
 
-def test_stretches_of_equal_values() -> None:
-    assert runs(np.array([0, 0, 2, 2, 2, -1.0])) == [(0, 2, 0), (2, 5, 2), (5, 6, -1)]
-    assert runs(np.zeros(0)) == []
+@pytest.mark.slow
+@pytest.mark.parametrize("requests", [make_requests(), make_requests((1, 5000, False))])
+def test_a_run_without_answers_is_drawn_too(tmp_path: Path, requests: object) -> None:
+    draw([shown(make_records(requests=requests))], "nothing", tmp_path / "timeline.png")
+    assert png_size(tmp_path / "timeline.png")[0] == 1650

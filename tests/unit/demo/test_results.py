@@ -16,6 +16,7 @@ from rlscaler_dev.exceptions import DemoError, RecordError
 from .test_records import write_records
 
 
+@pytest.mark.slow
 def test_results_are_written_again_from_the_raw_records(tmp_path: Path) -> None:
     folder = ResultFolder(tmp_path / "out")
     folder.prepare()
@@ -25,6 +26,24 @@ def test_results_are_written_again_from_the_raw_records(tmp_path: Path) -> None:
         assert file.stat().st_size > 0
         file.unlink()
     assert folder.write() == first == json.loads(folder.summary.read_text())
+
+
+@pytest.mark.slow
+def test_two_copies_have_one_summary_one_picture_and_a_sentence(tmp_path: Path) -> None:
+    folder = ResultFolder(tmp_path)
+    folder.prepare()
+    for name, contender in (("hpa", "hpa"), ("rlscaler", "rl")):
+        (folder.data / name).mkdir()
+        write_records(folder.data / name)
+        run = json.loads((folder.data / name / "run.json").read_text())
+        (folder.data / name / "run.json").write_text(json.dumps(run | {"contender": contender}))
+    text = folder.write_copies()
+    summary = json.loads(folder.summary.read_text())
+    assert summary["sentence"] == text
+    assert summary["copies"]["hpa"]["contender"] == "hpa"
+    assert summary["copies"]["rlscaler"]["contender"] == "rl"
+    assert folder.picture.stat().st_size > 0
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"timeline-hpa.csv", "timeline-rlscaler.csv"}
 
 
 def test_without_records_nothing_is_made_up(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from click.testing import CliRunner
 from rlscaler_core.api.budget import parse_budget
 from rlscaler_core.api.policy import parse
 from rlscaler_dev.demo.cli import demo
+from rlscaler_dev.demo.load import write_trace
 from rlscaler_dev.demo.tenants import manifests
-from rlscaler_dev.demo.tenants.plan import TENANTS, write_load
+from rlscaler_dev.demo.tenants.plan import TENANTS
 from rlscaler_loadgen.cli import service
 from rlscaler_loadgen.settings import LoadSettings
 
@@ -37,7 +38,7 @@ def test_every_load_is_replayed_as_it_was_written(tmp_path: Path) -> None:
     for tenant in TENANTS:
         rate = tenant.rate(60, 12.0)
         path = tmp_path / f"{tenant.name}.csv"
-        peak = write_load(rate, path)
+        peak = write_trace(rate, path)
         played = LoadSettings(pattern="trace", duration=60, trace=path, peak=peak).rate()
         assert played == pytest.approx(rate, abs=1e-3)
 

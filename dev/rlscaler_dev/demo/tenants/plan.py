@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
 
 import numpy as np
 
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.settings import Pool
 from rlscaler_dev.exceptions import DemoError
-from rlscaler_loadgen.traces import HEADER, Trace, read_trace
+from rlscaler_loadgen.traces import Trace, read_trace
 
 GPUS = 16
 """GPUs of the cluster: two nodes of eight."""
@@ -24,9 +23,6 @@ UTILIZATION = 0.8
 
 BUSY_PERCENTILE = 90.0
 """The busy time of a load: the rate that it exceeds for a tenth of the time."""
-
-PEAK_PERCENTILE = 99.0
-"""The percentile that the load generator scales to its `peak`."""
 
 COLD_START_SECONDS = (10.0, 20.0)
 MOST_REPLICAS = 8
@@ -86,10 +82,3 @@ def recording(name: str) -> Trace:
         if not path.exists():
             raise DemoError(f"the recorded load {name} is not there: install rlscaler with its data")
         return read_trace(path)
-
-
-def write_load(rate: Float, path: Path) -> float:
-    """Write a trace of one row a second; gives the peak that makes the load generator replay it as it is."""
-    rows = "".join(f"{second},{value:.4f}\n" for second, value in enumerate(rate.tolist()))
-    path.write_text(f"{HEADER}\n{rows}", encoding="utf-8")
-    return read_trace(path).percentile(PEAK_PERCENTILE)

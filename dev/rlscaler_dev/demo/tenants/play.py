@@ -11,14 +11,14 @@ from typing import Any
 
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.demo import manifests as demo_manifests
-from rlscaler_dev.demo.load import Load
+from rlscaler_dev.demo.load import Load, write_trace
 from rlscaler_dev.demo.operator import RLSCALER, Operator
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.stage import Say, Stage
 from rlscaler_dev.demo.tenants import manifests
 from rlscaler_dev.demo.tenants.manifests import Contender
-from rlscaler_dev.demo.tenants.plan import GPUS, NAMESPACES, TENANTS, Tenant, write_load
+from rlscaler_dev.demo.tenants.plan import GPUS, NAMESPACES, TENANTS, Tenant
 from rlscaler_dev.demo.tenants.recorder import Recorder
 from rlscaler_dev.demo.testbed import Service, fleet_options
 from rlscaler_dev.exceptions import DemoError
@@ -45,8 +45,9 @@ def play(this: Play, contender: Contender, say: Say) -> None:
 
     Raises DemoError, or Interrupted when a signal ended it.
     """
-    scaled_by = "hpa" if contender.autoscalers else "rl"
-    settings = Settings(out=this.out / contender.name, contender=scaled_by, cluster_name=this.cluster_name)
+    settings = Settings(
+        out=this.out / contender.name, gpu_autoscalers=contender.autoscalers, cluster_name=this.cluster_name
+    )
     results = _Stage.play(settings, say, this, contender)
     if not contender.autoscalers:
         (results.data / "replay.json").write_text(json.dumps(replay(results.audit)))
@@ -135,7 +136,7 @@ class _Stage(Stage[Recorder]):
         this, folder = self._this, self.results.data / tenant.name
         folder.mkdir()
         trace = folder / "trace.csv"
-        peak = write_load(tenant.rate(this.duration_seconds, this.speed), trace)
+        peak = write_trace(tenant.rate(this.duration_seconds, this.speed), trace)
         options = {
             "pattern": "trace",
             "duration": this.duration_seconds,

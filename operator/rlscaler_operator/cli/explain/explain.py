@@ -43,7 +43,7 @@ def explain(
 
     \b
     rlscaler explain chat -n workloads
-    rlscaler explain last results/demo-rl-spike
+    rlscaler explain last results/demo-daily
     rlscaler explain 01a1fefb /var/log/rlscaler/audit.jsonl
     """
     if paths:
