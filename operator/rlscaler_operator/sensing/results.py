@@ -319,7 +319,9 @@ def hold(before: HeldRate | None, value: float, taken: float, evaluated: float, 
     if taken <= before.taken:
         return before
     # A sample is prompt if Prometheus extrapolates over its age, or if samples of this series always come that late.
-    prompt = age < max(FULL_SCRAPES * scrape, before.lag_seconds + LATER_SCRAPES * scrape)
+    # A stamp of an exporter whose clock is ahead says nothing about the time of a sample.
+    ahead = taken > evaluated + scrape
+    prompt = not ahead and age < max(FULL_SCRAPES * scrape, before.lag_seconds + LATER_SCRAPES * scrape)
     # The window is full when its oldest sample is nearer to its begin than Prometheus extrapolates; that sample is a
     # scrape older than `begun`.
     filled = taken - before.begun > window.seconds - (1 + FULL_SCRAPES) * scrape

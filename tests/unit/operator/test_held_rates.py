@@ -31,6 +31,10 @@ def test_a_newest_sample_that_comes_late_raises_and_does_not_lower():
     assert hold(BEFORE, 20.0, 1015.0, 1031.5, WINDOW) == HeldRate(20.0, 1015.0, 16.5, 100.0, may_lower=False)
 
 
+def test_a_sample_that_is_dated_ahead_raises_and_does_not_lower():
+    assert hold(BEFORE, 5.0, 1600.0, 1015.5, WINDOW) == HeldRate(5.0, 1600.0, 0.0, 100.0, may_lower=False)
+
+
 def test_a_lag_that_has_grown_for_good_is_believed_from_the_second_sample_on():
     seen = hold(BEFORE, 50.0, 1015.0, 1045.0, WINDOW)
     assert not seen.may_lower
