@@ -308,10 +308,14 @@ def _within(url: str, prefix: str) -> bool:
     if url.rstrip("/") == prefix:
         return True
     try:
-        path = unquote(urlsplit(url).path)
+        path = urlsplit(url).path
     except ValueError:
         return False  # a text that is no URL is below none
-    return url.startswith(prefix + "/") and not {".", ".."} & set(path.replace("\\", "/").split("/"))
+    # Servers differ in how often they decode a path, and whether they cut parameters off its parts.
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    parts = {part.partition(";")[0] for part in path.replace("\\", "/").split("/")}
+    return url.startswith(prefix + "/") and not {".", ".."} & parts
 
 
 def own_namespace() -> str:

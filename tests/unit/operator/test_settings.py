@@ -35,6 +35,8 @@ def test_the_operators_own_and_what_is_below_an_allowed_prefix(url):
         "https://thanos/tenant-a/%2e%2e/tenant-b",
         "https://thanos/tenant-a/..%2ftenant-b",
         "https://thanos/tenant-a/..\\tenant-b",
+        "https://thanos/tenant-a/..;/tenant-b",
+        "https://thanos/tenant-a/%252e%252e/tenant-b",
         "https://thanos",
         "http://169.254.169.254/latest",
         "http://[x",
