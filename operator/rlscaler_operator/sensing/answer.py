@@ -29,6 +29,9 @@ SLOW = "QueryTooSlow"
 OF_THE_QUERY = (400, 413, 414, 422)
 """HTTP statuses that are about the query: it is wrong, too long, or one that Prometheus will not execute."""
 
+TIMED_OUT = re.compile(r"(?i)timed? ?out|deadline exceeded")
+"""Words of a server that gave a query up: Prometheus says `query timed out` with 503, Mimir and Cortex have others."""
+
 TENANT = re.compile(r"(?i)\borg ?id\b|tenant")
 """Words of a server that misses the tenant: Mimir and Cortex say `no org id`."""
 
@@ -103,7 +106,7 @@ def refusal(status: int, body: bytes) -> MetricsError:
         return MetricsError(f"{text}: check spec.metrics.prometheus.auth{tenant}", "PrometheusUnauthorized")
     if 300 <= status < 400:
         return MetricsError("Prometheus sends elsewhere: name the URL that it redirects to")
-    if status == 503 and "timed out" in message:
+    if status == 504 or (status >= 500 and TIMED_OUT.search(message)):
         return divisible(MetricsError(f"Prometheus gave up the query: {message}", SLOW))
     error = MetricsError(f"Prometheus refused the query (HTTP {status}): {message}", "PrometheusError")
     return divisible(error) if status in OF_THE_QUERY else error

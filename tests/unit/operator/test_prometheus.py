@@ -115,6 +115,10 @@ async def test_the_tenant_goes_with_each_query(server):
         (403, b'{"status":"error","error":"denied by policy"}', "PrometheusUnauthorized", "denied by policy): check"),
         (401, b"", "PrometheusUnauthorized", "(HTTP 401): check spec.metrics.prometheus.auth"),
         (401, b"<html><h1>401</h1>\n<p>Sign in</p></html>", "PrometheusUnauthorized", "(HTTP 401, 401 Sign in)"),
+        (503, b'{"error":"query timed out in expression evaluation"}', SLOW, "gave up"),
+        (504, b"<html><h1>504 Gateway Time-out</h1></html>", SLOW, "504 Gateway Time-out"),
+        (500, b'{"error":"expanding series: context deadline exceeded"}', SLOW, "deadline"),
+        (503, b"no healthy upstream", "PrometheusError", "no healthy upstream"),
         (422, b'{"error":"max series 500 reached"}', "PrometheusError", "(HTTP 422): max series 500 reached"),
     ],
 )
