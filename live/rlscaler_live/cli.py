@@ -88,6 +88,7 @@ COMMANDS = {
     "tenants": Lazy(
         "rlscaler_rl.tenants.cli:tenants", "Play services that share a pool of GPUs, compare arbiters, and train one."
     ),
+    "tokens": Lazy("rlscaler_rl.evaluation.tokens.cli:tokens", "Simulate servers of language models by their tokens."),
     "trace": Lazy("rlscaler_rl.workloads.cli:trace", "List, import and cut recorded loads."),
     "train": Lazy("rlscaler_live.train_cli:train", "Train a policy with PPO, for all services or (--for) for one."),
     "tune": Lazy(
@@ -111,6 +112,7 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "simulate",
         "status",
         "streams",
+        "tokens",
         "ui",
     ),
     "Train": ("compare", "days", "evaluate", "publish", "tenants", "trace", "train", "tune"),

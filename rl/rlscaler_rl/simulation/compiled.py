@@ -14,7 +14,20 @@ from pathlib import Path
 
 import numba
 
-KERNELS = ("cluster", "compiled", "fluid", "pods", "queues", "requests", "sensing", "tables")
+KERNELS = (
+    "cluster",
+    "compiled",
+    "fluid",
+    "pods",
+    "queues",
+    "requests",
+    "sensing",
+    "tables",
+    "tokens/batching",
+    "tokens/level",
+    "tokens/services",
+    "tokens/state",
+)
 """Modules whose functions or constants are compiled."""
 
 inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
@@ -22,12 +35,16 @@ inlined = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 where it is called. Every call would otherwise count and uncount the references to each array of the named tuples that
 it passes on, atomically, which took more than half of the time."""
 
+called = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
+"""Compiles a larger function of the same kind, called as a function: inlined everywhere, such take minutes to
+compile."""
+
 
 def use_cache_of_these_sources() -> None:
     """Point numba's cache to a folder of this package's sources: below `NUMBA_CACHE_DIR`, or the user's cache."""
     digest = hashlib.sha256()
     for name in KERNELS:
-        digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
+        digest.update((Path(__file__).parent / f"{name}.py").read_bytes())
     numba.config.CACHE_DIR = str(_base() / digest.hexdigest()[:16])
 
 

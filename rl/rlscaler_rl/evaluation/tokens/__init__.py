@@ -1,0 +1,1 @@
+"""Token services: autoscalers on drawn ones, tuned alike, and single ones by a command."""

@@ -1,0 +1,75 @@
+"""Autoscalers on drawn token services: each is tuned on some of them, and all are judged on others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
+from rlscaler_rl.evaluation.tokens.result import Comparison, Row
+from rlscaler_rl.evaluation.tuning.search import search
+from rlscaler_rl.evaluation.tuning.spaces import Point
+from rlscaler_rl.results.document import Progress
+from rlscaler_rl.results.statistics import ratio_interval
+from rlscaler_rl.simulation.tokens.drawn import World, drawn, plain
+from rlscaler_rl.simulation.tokens.episode import TokenResult, run
+
+TUNED_SEED = 1000
+"""Services that settings are chosen on have seeds from here on."""
+
+
+def played(entry: Entry, points: Sequence[Point], world: World) -> TokenResult:
+    """Play every setting on all services, setting by setting."""
+    many = world.repeated(len(points))
+    demand = many.truth if entry.exact else many.declared
+    if entry.plain:
+        demand = plain(demand)
+    controller = entry.tunable.controllers(points, np.zeros((1, 1)), len(world.services))
+    given = (many.services, many.requests, controller, demand, world.seconds)
+    return run(*given, signal=entry.signal, learns=entry.learns, usage=entry.usage).result
+
+
+def tuned(entry: Entry, world: World, trials: int) -> Point:
+    """Return the settings with the lowest mean J on some services."""
+
+    def j(points: Sequence[Point]) -> Float:
+        each = played(entry, points, world).j.reshape(len(points), len(world.services))
+        return np.asarray(each.mean(axis=1), np.float64)
+
+    return search(entry.tunable.space, [entry.tunable.default], j, trials)[0].point
+
+
+def compared(
+    services: int, seconds: int, trials: int, seed: int, tell: Progress, entries: Sequence[Entry] = ENTRIES
+) -> Comparison:
+    """Tune all autoscalers alike on half as many services, and judge them on others."""
+    tell("load tests and requests are drawn")
+    # Settings are chosen on other services than those that judge them, half as many.
+    past, world = drawn(max(services // 2, 2), seconds, TUNED_SEED + seed), drawn(services, seconds, seed)
+    results: list[tuple[Entry, Point, TokenResult]] = []
+    for entry in entries:
+        tell(entry.tunable.label)
+        point = tuned(entry, past, trials)
+        results.append((entry, point, played(entry, [point], world)))
+    rows = [row_of(entry, point, result, results[0][2], seconds) for entry, point, result in results]
+    return Comparison(
+        services=services, servers=list(world.servers), seconds=seconds, trials=trials, seed=seed, rows=rows
+    )
+
+
+def row_of(entry: Entry, point: Point, result: TokenResult, first: TokenResult, seconds: int) -> Row:
+    """Return the row of one autoscaler; `first` is the result that it is compared with."""
+    return Row(
+        contender=entry.tunable.name,
+        label=entry.tunable.label,
+        settings={name: round(float(value), 4) for name, value in point.items()},
+        j=result.j.round(3).tolist(),
+        over_need=round(float(result.over_need.mean()), 4),
+        late_percent=round(float(result.late_percent.mean()), 3),
+        first_p95=round(float(np.nanmean(result.first_p95)), 3),
+        token_p95=round(float(np.nanmean(result.token_p95)), 4),
+        starts_per_hour=round(float(result.starts.mean() * 3600 / seconds), 2),
+        behind=None if result is first else ratio_interval(result.j, first.j).shown(unit=" %"),
+    )

@@ -1,0 +1,82 @@
+"""Autoscalers of token services: the forecast rule on several loads, and KEDA on several numbers of vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from optuna.distributions import FloatDistribution, IntDistribution
+
+from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings
+from rlscaler_core.decision.types import Int, Samples, State
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN
+from rlscaler_rl.baselines.contender import column
+from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas
+from rlscaler_rl.evaluation.tuning.contenders import Tunable
+from rlscaler_rl.evaluation.tuning.spaces import GAINS, Point, Space
+from rlscaler_rl.simulation.tokens.looks import Signal
+
+
+class KedaSignal(Hpa):
+    """KEDA with its Prometheus scaler on one number of all replicas, with an AverageValue target."""
+
+    own_metrics = False
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        value = np.stack([samples.arrival_rate, np.full(len(samples), np.nan)], axis=1)
+        return average_value_replicas(current, value, self.target, column(self.settings.tolerance))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An autoscaler with the number that it reads."""
+
+    tunable: Tunable
+    signal: Signal
+    learns: bool = False
+    usage: bool = True
+    """The usage of the KV cache is the utilization of the replicas, as the preset of vLLM has it."""
+
+    plain: bool = False
+    """Tokens of prompts and answers count alike."""
+
+    exact: bool = False
+    """It knows the capacity exactly: a bound, and no rival."""
+
+
+RULE: Space = {name: GAINS[name] for name in ("loading", "horizon", "residual", "peak_seconds")}
+RULE_DEFAULT: Point = {name: getattr(DEFAULT_SETTINGS, name) for name in RULE}
+
+
+def _rule(name: str, label: str, signal: Signal, **more: bool) -> Entry:
+    tunable = Tunable(
+        name, label, RULE, RULE_DEFAULT, lambda point: RuleSettings(**point), lambda chosen, rate: Rule(chosen)
+    )
+    return Entry(tunable, signal, **more)
+
+
+def _keda(name: str, label: str, signal: Signal, default: float, low: float, high: float) -> Entry:
+    space: Space = {"target": FloatDistribution(low, high, log=True), "down_window": IntDistribution(0, 600, step=30)}
+
+    def settings(point: Point) -> Any:
+        down = replace(DEFAULT_SCALE_DOWN, stabilization_seconds=float(point["down_window"]))
+        # Pairs, because a batch of settings is stacked by row.
+        return HpaSettings((point["target"],) * 2, min_replicas=(0, 0), scaled=(True, True), down=down)
+
+    begin = {"target": default, "down_window": 300}
+    return Entry(Tunable(name, label, space, begin, settings, lambda chosen, rate: KedaSignal(chosen)), signal)
+
+
+ENTRIES: tuple[Entry, ...] = (
+    _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True, usage=False),
+    _rule("usage", "rule, weighted tokens, capacity by KV usage too", "tokens", learns=True),
+    _rule("declared", "rule, weighted tokens, declared capacity", "tokens"),
+    _rule("plain", "rule, plain tokens", "tokens", plain=True),
+    _rule("requests", "rule, requests/s", "requests"),
+    _keda("waiting", "KEDA on waiting", "waiting", 5.0, 0.2, 50.0),
+    _keda("in_flight", "KEDA on running + waiting", "in_flight", 16.0, 1.0, 250.0),
+    _keda("kv", "KEDA on KV usage", "kv", 0.8, 0.01, 0.95),
+    _rule("mix", "rule, mix and capacity known", "mix", exact=True),
+)
+"""The first is the subject of comparisons."""

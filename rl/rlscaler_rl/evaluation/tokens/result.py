@@ -1,0 +1,76 @@
+"""Result of a comparison on token services: a row for each autoscaler, for a terminal, a page and as JSON."""
+
+from __future__ import annotations
+
+from statistics import fmean
+
+from rlscaler_rl.results.document import Document
+from rlscaler_rl.results.table import Table
+
+
+class Row(Document):
+    """Figures of one autoscaler over all services."""
+
+    contender: str
+    label: str
+    settings: dict[str, float]
+    """Settings that the search chose on other services."""
+
+    j: list[float]
+    """J of each service."""
+
+    over_need: float
+    """Mean of replica-hours over those that the requests need."""
+
+    late_percent: float
+    """Mean share beyond the objective of the first token or of the others, or without an answer."""
+
+    first_p95: float
+    """Mean of the 95th percentiles of the time to the first token, in seconds."""
+
+    token_p95: float
+    """The same of the time per output token."""
+
+    starts_per_hour: float
+    behind: str | None
+    """J over that of the first row, with its interval; None for that row itself."""
+
+
+class Comparison(Document):
+    """All rows, on equal requests and cold starts."""
+
+    services: int
+    servers: list[str]
+    seconds: int
+    trials: int
+    seed: int
+    rows: list[Row]
+
+    def table(self) -> Table:
+        """Return the rows for a terminal or a page."""
+        return Table(
+            (
+                "autoscaler",
+                "J",
+                "against the first",
+                "replica-hours over need",
+                "late %",
+                "TTFT p95 s",
+                "TPOT p95 s",
+                "starts/h",
+            ),
+            [
+                (
+                    row.label,
+                    f"{fmean(row.j):.2f}",
+                    row.behind or "",
+                    f"{row.over_need:.2f}",
+                    f"{row.late_percent:.1f}",
+                    f"{row.first_p95:.2f}",
+                    f"{row.token_p95:.3f}",
+                    f"{row.starts_per_hour:.1f}",
+                )
+                for row in self.rows
+            ],
+            title=f"{self.services} services of {len(set(self.servers))} servers, {self.seconds / 3600:g} h each",
+        )

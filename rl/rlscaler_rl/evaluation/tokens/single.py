@@ -1,0 +1,134 @@
+"""One token service by its policy: load tests of its server, and a recorded load beside KEDA as guides set it up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from rlscaler_core.api import offline
+from rlscaler_core.decision.types import GPU, Float, Params
+from rlscaler_core.decision.units import SIGNALS, UNITS
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.service_tuning.history import read_history
+from rlscaler_rl.evaluation.tokens.compare import row_of
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
+from rlscaler_rl.evaluation.tokens.result import Comparison
+from rlscaler_rl.results.document import Progress
+from rlscaler_rl.simulation.scenario import ScenarioError
+from rlscaler_rl.simulation.tokens.demand import Probe, Weights, load_test, needs, only, weights_of
+from rlscaler_rl.simulation.tokens.episode import Demand, run
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
+from rlscaler_rl.simulation.tokens.services import Services, drawn_requests
+
+LONGEST_SECONDS = 6 * 3600
+"""The end of a longer history is played."""
+
+RIVALS = ("waiting", "in_flight", "kv")
+
+
+def mix_of(text: str) -> list[float]:
+    """Return shares of KINDS by text such as `chat=0.7,code=0.3`. Raises EvaluationError that names the remedy."""
+    shares = dict.fromkeys(KINDS, 0.0)
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            share = float(value or 1)
+        except ValueError:
+            share = np.nan
+        if name.strip() not in shares or not 0 < share < np.inf:
+            raise EvaluationError(
+                f"mix {text!r}: {part.strip()!r} is no kind of requests with a share above 0; kinds are "
+                f"{', '.join(KINDS)}, as in chat=0.7,code=0.3"
+            )
+        shares[name.strip()] += share
+    total = sum(shares.values())
+    return [share / total for share in shares.values()]
+
+
+def weighed(server: str, mix: Sequence[float], first: float, token: float) -> tuple[Weights, Probe, list[Probe]]:
+    """Return the weights of a service's tokens with the load tests of its mix and of each kind of requests.
+
+    Raises EvaluationError for an objective that the server cannot keep.
+    """
+    try:
+        usual = load_test(SERVERS[server], mix, first, token)
+        each = [load_test(SERVERS[server], only(kind), first, token) for kind in KINDS]
+        return weights_of([usual, *each]), usual, each
+    except ScenarioError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def simulated(
+    path: Path, history: Path, server: str, mix: str, first: float | None, token: float, tell: Progress
+) -> Comparison:
+    """Play a policy of a token service on a recorded load in requests/s, beside KEDA.
+
+    Raises EvaluationError naming the file, the field and the remedy.
+    """
+    try:
+        policy = offline.read_object(path)[1]
+        params = offline.about(policy).params
+    except ValueError as error:
+        raise EvaluationError(str(error)) from error
+    _check(params, path)
+    if first is None:
+        first = float(params.slo_ms[0]) / 1000 if SIGNALS[params.slo_signal[0]] == "ttft" else 2.5
+    share, rate = mix_of(mix), read_history(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
+    seconds = len(rate) // 5 * 5
+    tell("load tests")
+    weights, usual, each = weighed(server, share, first, token)
+    chosen = policy.spec.capacity.token_weights
+    row = np.ones(1)
+    demand = Demand(
+        prompt_weight=row * chosen.prompt,
+        answer_weight=row * chosen.answer,
+        capacity=row * weights.capacity,
+        per_second=row * usual.per_second,
+        tokens=np.array([[usual.prompt, usual.answer]]),
+        needs=needs(share, usual, each)[None, :],
+    )
+    services = _service(params, server, first, token, float(rate[:60].mean()) / usual.per_second)
+    requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0])
+    own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]))
+    entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
+    results = []
+    for entry in entries:
+        tell(entry.tunable.label)
+        controller = entry.tunable.controller(entry.tunable.default, np.zeros((1, 1)))
+        mine = params if entry is own else None
+        played = run(services, requests, controller, demand, seconds, signal=entry.signal, params=mine)
+        results.append((entry, played.result))
+    rows = [row_of(entry, entry.tunable.default, result, results[0][1], seconds) for entry, result in results]
+    rows[0] = rows[0].model_copy(update={"label": f"policy {policy.metadata.name}"})
+    return Comparison(services=1, servers=[server], seconds=seconds, trials=0, seed=0, rows=rows)
+
+
+def _check(params: Params, path: Path) -> None:
+    unit = UNITS[params.unit[0]]
+    if unit != "tokens":
+        raise EvaluationError(
+            f"{path}: capacity.unit is {unit}; set it to tokens, or play the policy with `rlscaler simulate`"
+        )
+    if not params.present[0, GPU] or params.present[0].all():
+        raise EvaluationError(f"{path}: targets: the token level plays one pool; keep targets.gpu alone")
+    if params.min_replicas[0, GPU] < 1:
+        raise EvaluationError(f"{path}: targets.gpu.minReplicas is 0; the token level needs at least 1")
+
+
+def _service(params: Params, server: str, first: float, token: float, need: Float | float) -> Services:
+    low, high = int(params.min_replicas[0, GPU]), int(params.max_replicas[0, GPU])
+    cold = float(params.cold_start_seconds[0, GPU])
+    return Services.of(
+        [SERVERS[server]],
+        first_seconds=first,
+        token_seconds=token,
+        patience=max(30.0, 4 * first),
+        cold_start_low=0.85 * cold,
+        cold_start_high=1.15 * cold,
+        initial=int(np.clip(np.ceil(1.2 * need), low, high)),
+        min_replicas=low,
+        max_replicas=high,
+    )

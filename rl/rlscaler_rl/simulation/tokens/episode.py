@@ -1,0 +1,188 @@
+"""Play token services with one autoscaler from begin to end, and hand back checked figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.observation import sense
+from rlscaler_core.decision.tables import initial_state, make_params
+from rlscaler_core.decision.types import GPU, Float, Params, Rows
+from rlscaler_core.decision.units import LatencySignal, LoadUnit
+from rlscaler_rl.simulation.episode import LATE_WEIGHT
+from rlscaler_rl.simulation.tokens import ledger
+from rlscaler_rl.simulation.tokens.demand import late
+from rlscaler_rl.simulation.tokens.level import TokenLevel
+from rlscaler_rl.simulation.tokens.looks import LOOK_SECONDS, WINDOW_SECONDS, Looks, Signal
+from rlscaler_rl.simulation.tokens.services import Requests, Services
+
+INTERVAL_SECONDS = 15.0
+"""Seconds between two actions of an actor."""
+
+NEEDED = 10.0
+"""Replicas that the load of a service needs in the mean, whatever its size: J is then cost + `LATE_WEIGHT` * late
+percent in the same scale for all, and a tenth of more replicas costs as much as 2 % late."""
+
+
+@dataclass(slots=True)
+class Demand(Rows):
+    """Weights of the tokens of N services, and the load that a replica is taken to carry."""
+
+    prompt_weight: Float  # (N,)
+    answer_weight: Float  # (N,)
+    capacity: Float  # (N,) weighted tokens/s of a replica
+    per_second: Float  # (N,) requests/s of a replica, of the usual mix
+    tokens: Float  # (N, 2) mean of a prompt and of an answer
+    needs: Float  # (N, KINDS) replica-seconds that a request of each kind takes
+
+
+@dataclass(slots=True)
+class TokenResult(Rows):
+    """Figures of every service, (N,) each."""
+
+    j: Float  # NEEDED * replica-hours / needed ones + LATE_WEIGHT * late percent
+    replica_hours: Float
+    over_need: Float  # replica-hours over those that the requests need
+    late_percent: Float  # % beyond the objective of TTFT or of TPOT, or without an answer
+    first_late_percent: Float  # % beyond that of TTFT, or without an answer
+    requests: Float
+    lost: Float  # requests whose clients gave up
+    starts: Float  # pods
+    first_p95: Float  # seconds
+    token_p95: Float
+    preempted: Float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRun:
+    """Results of `run`."""
+
+    result: TokenResult
+    level: TokenLevel
+
+
+def params_of(services: Services, demand: Demand, signal: Signal, learns: bool) -> Params:
+    """The policies of the services, whose replicas are the GPU pool; everything else is as in a new custom resource."""
+    none = np.zeros(len(services))
+    carried = demand.capacity if signal == "tokens" else demand.per_second
+    cold = (services.cold_start_low + services.cold_start_high) / 2
+    return make_params(
+        len(services),
+        present=(True, False),
+        min_replicas=np.stack([services.min_replicas, none], axis=1).astype(np.int32),
+        max_replicas=np.stack([services.max_replicas, none], axis=1).astype(np.int32),
+        unit=LoadUnit.TOKENS if signal == "tokens" else LoadUnit.REQUESTS,
+        requests_per_second=np.stack([carried, none + np.nan], axis=1),
+        cold_start_seconds=np.stack([np.maximum(cold, 1.0), none + 1.0], axis=1),
+        slo_ms=1000 * services.first_seconds,
+        slo_signal=LatencySignal.FIRST_TOKEN,
+        interval_seconds=INTERVAL_SECONDS,
+        sense_seconds=LOOK_SECONDS,
+        window_seconds=WINDOW_SECONDS,
+        usage_seconds=WINDOW_SECONDS,
+        learns_capacity=learns,
+    )
+
+
+def run(
+    services: Services,
+    requests: Requests,
+    controller: Any,
+    demand: Demand,
+    seconds: float,
+    *,
+    signal: Signal = "tokens",
+    learns: bool = True,
+    usage: bool = True,
+    params: Params | None = None,
+) -> TokenRun:
+    """Play services for some seconds.
+
+    :param controller: an actor, which acts through `decide` as in the operator, or a contender
+        (`baselines.contender`), which is called at every look and has no shield. Either sees the signal as its load.
+    :param learns: the capacity of a replica is a first guess that measurements correct.
+    :param usage: the usage of the KV cache is told as the utilization of the replicas.
+    :param params: of policies that are written already, in place of `params_of`.
+    :raises LedgerError: the counters contradict one another.
+    """
+    level = TokenLevel(services, requests)
+    params = params_of(services, demand, signal, learns) if params is None else params
+    looks = Looks(
+        level,
+        np.stack([demand.prompt_weight, demand.answer_weight], axis=1),
+        demand.needs * demand.per_second[:, None] if signal == "mix" else None,
+        usage,
+    )
+    tick = _actor(looks, params, controller, signal) if hasattr(controller, "probabilities") else None
+    rng, state = np.random.default_rng(0), initial_state(len(services), 1, forecaster=False)
+    if tick is None:
+        controller.reset(params)
+    for second in np.arange(0.0, seconds, LOOK_SECONDS):
+        looks.look()
+        if tick is not None:
+            desired = tick(second)
+        else:
+            desired, _ = controller(params, state, looks.samples(signal), rng)
+        level.scale(np.clip(desired[:, GPU], services.min_replicas, services.max_replicas))
+        level.advance(LOOK_SECONDS)
+    ledger.check(level)
+    return TokenRun(_result(level, demand), level)
+
+
+def _actor(looks: Looks, params: Params, actor: ActorLike, signal: Signal) -> Any:
+    state = initial_state(len(params), actor.manifest.contract.stack_size)
+
+    def tick(second: float) -> Any:
+        nonlocal state
+        samples = looks.samples(signal)
+        state = sense(params, state, samples)
+        acts = second % INTERVAL_SECONDS == 0
+        decision, _, state = decide(params, state, samples, actor, kind="action" if acts else "floor")
+        return decision.desired
+
+    return tick
+
+
+def _result(level: TokenLevel, demand: Demand) -> TokenResult:
+    requests, fleet = level.requests, level.fleet
+    came = requests.arrived < level.time
+    missed = late(level) & came
+    waited = np.where(np.isnan(fleet.first), np.where(came, level.time - requests.arrived, np.nan), fleet.first)
+    columns: dict[str, list[float]] = {
+        name: [] for name in ("need", "late", "first_late", "first_p95", "token_p95", "count")
+    }
+    for n, (a, b) in enumerate(zip(requests.first[:-1], requests.first[1:], strict=True)):
+        here = came[a:b]
+        count = max(int(here.sum()), 1)
+        columns["need"].append(float(demand.needs[n][requests.kind[a:b][here]].sum()))
+        columns["late"].append(100 * float(missed[a:b].sum()) / count)
+        beyond = (waited[a:b] > level.services.first_seconds[n]) | (fleet.attempts[a:b] < 0)
+        columns["first_late"].append(100 * float((beyond & here).sum()) / count)
+        columns["first_p95"].append(_p95(waited[a:b][here]))
+        columns["token_p95"].append(_p95(fleet.token[a:b]))
+        columns["count"].append(float(count))
+    need, late_percent = np.array(columns["need"]), np.array(columns["late"])
+    hours = ledger.billed(level) / 3600
+    over = 3600 * hours / np.maximum(need, 1e-9)
+    return TokenResult(
+        j=NEEDED * over + LATE_WEIGHT * late_percent,
+        replica_hours=hours,
+        over_need=over,
+        late_percent=late_percent,
+        first_late_percent=np.array(columns["first_late"]),
+        requests=np.array(columns["count"]),
+        lost=fleet.service["lost"].copy(),
+        starts=fleet.service["created"] - level.services.initial.astype(np.float64),
+        first_p95=np.array(columns["first_p95"]),
+        token_p95=np.array(columns["token_p95"]),
+        preempted=fleet.service["preempted"].copy(),
+    )
+
+
+def _p95(values: Float) -> float:
+    known = values[np.isfinite(values)]
+    return float(np.percentile(known, 95)) if known.size else float("nan")

@@ -1,0 +1,114 @@
+"""`rlscaler tokens`: weights by load tests, a policy on a recorded load, and autoscalers compared on drawn services."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens.cli import tokens
+from rlscaler_rl.evaluation.tokens.compare import compared
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
+from rlscaler_rl.evaluation.tokens.single import mix_of
+from rlscaler_rl.simulation.tokens.drawn import drawn
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
+
+POLICY = """
+apiVersion: rlscaler.io/v1alpha1
+kind: RLScalingPolicy
+metadata: {name: chat, namespace: workloads}
+spec:
+  targets:
+    gpu: {deployment: chat-vllm, maxReplicas: 8, costPerHour: 4.1, coldStartSeconds: 60}
+  capacity: {unit: tokens, tokenWeights: {answer: 2}, perReplica: {gpu: 6000}}
+  slo: {latencyMilliseconds: 2500, signal: ttft}
+  metrics: {preset: vllm}
+"""
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(tokens, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    """A policy and a load that triples for five minutes."""
+    policy, history = tmp_path / "policy.yaml", tmp_path / "load.csv"
+    policy.write_text(POLICY)
+    rate = np.where((np.arange(900) > 300) & (np.arange(900) < 600), 9.0, 3.0)
+    rows = "".join(f"{second},{value}\n" for second, value in enumerate(rate))
+    history.write_text("time_s,requests_per_s\n" + rows)
+    return policy, history
+
+
+def test_weights_are_fields_of_a_policy() -> None:
+    result = invoke("weights", "--server", "8b-l40s", "--mix", "chat=0.8,reasoning=0.2")
+    assert result.exit_code == 0, result.output
+    comment, fields = result.output.splitlines()
+    assert comment.startswith("# ")
+    assert fields.startswith("capacity: {unit: tokens, tokenWeights: {prompt: 1, answer: ")
+    assert "Error: 8B on L40S: not even" in invoke("weights", "--server", "8b-l40s", "--ttft", "0.01").output
+
+
+@pytest.mark.slow
+def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> None:
+    policy, history = files
+    result = invoke("simulate", policy, "--history", history, "--server", "8b-a100", "-o", "json")
+    assert result.exit_code == 0, result.output
+    rows = {row["contender"]: row for row in json.loads(result.stdout)["rows"]}
+    assert set(rows) == {"weighted", "waiting", "in_flight", "kv"}
+    assert rows["weighted"]["label"] == "policy chat"
+    assert all(0 <= row["late_percent"] <= 100 and row["over_need"] > 0.5 for row in rows.values())
+
+
+@pytest.mark.parametrize(
+    ("written", "instead", "told"),
+    [
+        ("unit: tokens, tokenWeights: {answer: 2}", "unit: requests", "capacity.unit is requests; set it to tokens"),
+        ("    gpu:", "    cpu:", "keep targets.gpu alone"),
+    ],
+)
+def test_a_policy_that_the_level_cannot_play_is_refused(
+    files: tuple[Path, Path], written: str, instead: str, told: str
+) -> None:
+    policy, history = files
+    text = POLICY.replace(written, instead)
+    if instead == "    cpu:":
+        text = text.replace("perReplica: {gpu:", "perReplica: {cpu:")
+    policy.write_text(text)
+    assert told in " ".join(invoke("simulate", policy, "--history", history, "--server", "8b-a100").output.split())
+
+
+@pytest.mark.parametrize("text", ["chat=0.7,cod=0.3", "chat=0", "chat=x", ""])
+def test_a_mix_of_unknown_kinds_or_shares_is_refused(text: str) -> None:
+    with pytest.raises(EvaluationError, match="no kind of requests with a share above 0; kinds are chat"):
+        mix_of(text)
+    assert mix_of("chat=1,code=3")[:2] == [0.25, 0.75]
+
+
+def test_drawn_services_are_of_all_servers_and_equal_seeds_are_equal_services() -> None:
+    first, again, other = (drawn(4, 120, seed) for seed in (3, 3, 4))
+    assert set(first.servers) == set(SERVERS)
+    np.testing.assert_array_equal(first.requests.prompt, again.requests.prompt)
+    assert first.requests.first[-1] != other.requests.first[-1]
+    off = first.declared.capacity / first.truth.capacity
+    assert ((off >= 0.75) & (off <= 1.25) & (off != 1)).all()
+    assert first.requests.kind.max() < len(KINDS)
+    many = first.repeated(2)
+    assert many.requests.first[4] == len(first.requests.arrived) == many.requests.first[-1] // 2
+
+
+@pytest.mark.slow
+def test_all_are_tuned_alike_and_judged_on_other_services() -> None:
+    entries = [entry for entry in ENTRIES if entry.tunable.name in ("weighted", "waiting", "mix")]
+    result = compared(4, 600, 2, 1, lambda step: None, entries)
+    assert [row.contender for row in result.rows] == ["weighted", "waiting", "mix"]
+    assert result.rows[0].behind is None
+    assert result.rows[1].behind is not None
+    assert "[" in result.rows[1].behind
+    assert all(len(row.j) == 4 for row in result.rows)
+    assert len(result.table().markdown()) == 5
