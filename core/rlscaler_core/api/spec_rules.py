@@ -47,6 +47,12 @@ def _counts(spec: Any, unit: str, presets: tuple[str, ...], without: bool) -> bo
     return spec.metrics.preset in presets or (without and spec.metrics.preset is None)
 
 
+def _weighs(spec: Any) -> bool:
+    weights = spec.capacity.token_weights
+    counted = spec.capacity.unit == "tokens" and "load" not in spec.metrics.queries
+    return counted or (weights.prompt, weights.answer) == (1, 1)
+
+
 def _times(spec: Any, signal: str, presets: tuple[str, ...]) -> bool:
     return spec.slo.signal != signal or spec.metrics.preset in presets
 
@@ -135,6 +141,14 @@ _CAPACITY_RULES = (
         message="queries.load is for the units tokens and concurrency: call it queries.arrivalRate, or set "
         "capacity.unit",
         field="metrics.queries",
+    ),
+    Rule(
+        cel="(self.capacity.tokenWeights.prompt == 1.0 && self.capacity.tokenWeights.answer == 1.0) || "
+        f"(self.capacity.unit == 'tokens' && !{_OWN_LOAD})",
+        holds=lambda spec: _weighs(spec),
+        message="tokenWeights are of tokens that a preset counts: set unit to tokens, weigh the tokens of a query in "
+        "queries.load itself, or remove tokenWeights",
+        field="capacity.tokenWeights",
     ),
     _signal_rule("ttft", TIME_FIRST_TOKEN),
     _signal_rule("tpot", TIME_OUTPUT_TOKEN),

@@ -138,7 +138,7 @@ class Preparer:
         """Return the readings by signal. `now` on the monotonic clock."""
         subject = policy.subject
         # Another unit or latency: earlier counts and series would be compared with it.
-        if policy.decision.count_in(subject.unit, subject.signal):
+        if policy.decision.count_in(subject.load, subject.signal):
             policy.late.forget()
             self._metrics.forget(*policy.key)
         readings = measure(answers, subject, ready)

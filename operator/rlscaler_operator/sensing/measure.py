@@ -164,7 +164,7 @@ def load_of(answers: Answers, subject: Subject) -> Reading:
     if not subject.counts_load:
         text = f"the preset {subject.preset or 'in use'} does not count {subject.unit}: set spec.metrics.queries.load"
         return unknown("NotExported", text)
-    return _sum_of_pools(answers.get(named(subject.preset, f"load {subject.unit}"), {}), subject, subject.preset)
+    return _sum_of_pools(answers.get(named(subject.preset, f"load {subject.load}"), {}), subject, subject.preset)
 
 
 def _explained(load: Reading, subject: Subject) -> Reading:

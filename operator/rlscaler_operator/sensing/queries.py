@@ -107,8 +107,8 @@ def batch(
     queries: list[Query] = []
     for preset in sorted({subject.counted_by for subject in subjects}):
         queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
-    for preset, unit in sorted({(s.preset, s.unit) for s in subjects if s.unit != "requests" and s.counts_load}):
-        queries.append(_of_load(preset, [s for s in subjects if (s.preset, s.unit) == (preset, unit)], window, labels))
+    for preset, load in sorted({(s.preset, s.load) for s in subjects if s.unit != "requests" and s.counts_load}):
+        queries.append(_of_load(preset, [s for s in subjects if (s.preset, s.load) == (preset, load)], window, labels))
     for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
         timed = [s for s in subjects if (s.timed_by, s.signal) == (preset, signal)]
         queries += _of_latency(preset, timed, window, labels)
@@ -163,9 +163,10 @@ def _of_requests(name: str, subjects: Sequence[Subject], window: Window, labels:
 
 def _of_load(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> Query:
     """Return the query for an arriving load in one unit other than requests."""
-    unit, selection = subjects[0].unit, Selection.of(name, subjects, labels)
-    arriving = {"tokens": selection.arriving_tokens, "concurrency": selection.held}[unit](f"[{window.seconds}s]")
-    return Query(named(name, f"load {unit}"), _by(selection), arriving, window if unit == "tokens" else None)
+    first, selection, span = subjects[0], Selection.of(name, subjects, labels), f"[{window.seconds}s]"
+    tokens = first.unit == "tokens"
+    arriving = selection.arriving_tokens(span, first.token_weights) if tokens else selection.held(span)
+    return Query(named(name, f"load {first.load}"), _by(selection), arriving, window if tokens else None)
 
 
 def _of_latency(name: str, subjects: Sequence[Subject], window: Window, labels: Labels) -> list[Query]:
@@ -215,7 +216,7 @@ def _needed(subject: Subject) -> set[str]:
     if "arrival_rate" not in replaced:
         needed.add(named(subject.counted_by, "arrival_rate"))
     if "load" not in replaced:
-        needed.add(named(subject.preset, f"load {subject.unit}"))
+        needed.add(named(subject.preset, f"load {subject.load}"))
     percentiles = {SHOWN_PERCENTILE, subject.percentile} - ({SHOWN_PERCENTILE} if "p95_latency" in replaced else set())
     needed |= {named(subject.timed_by, latency_name(percentile, subject.signal)) for percentile in percentiles}
     if percentiles:

@@ -110,17 +110,19 @@ class Selection(NamedTuple):
 
         return self._with_copies({"v": self.arrived(grown, changed), "t": self.newest(counters)}, counters)
 
-    def arriving_tokens(self, span: str) -> str:
-        """Return the query for the rate at which tokens arrive: the counted ones, and those of new waiting requests."""
+    def arriving_tokens(self, span: str, weights: tuple[float, float] = (1.0, 1.0)) -> str:
+        """Return the query for the rate at which weighted tokens arrive: the counted ones, and those of new waiting
+        requests.
+        """
         preset, counters = self.preset, self._token_counters
         assert preset.tokens is not None
         queues = (*preset.in_flight, *preset.waiting) if preset.tokens.when_over else preset.waiting
         seconds, by = float(span.strip("[]s")), f"on ({', '.join(self.by)})"
-        counted, grown = self._of("rate", counters, span), f"({self._of('delta', queues, span)} / {seconds:g})"
+        counted, grown = self._weighed("rate", span, weights), f"({self._of('delta', queues, span)} / {seconds:g})"
         # A waiting request has as many tokens as the mean of those that were over in the last MEAN_SECONDS.
         long = f"[{MEAN_SECONDS}s]"
         over = self._of("increase", preset.answered, long)
-        mean = f"({self._of('increase', counters, long)} / {by} {over} < Inf)"
+        mean = f"({self._weighed('increase', long, weights)} / {by} {over} < Inf)"
         whole = f"clamp_min({counted} + {by} {grown} * {by} {mean}, 0)"
         # Where the queue has grown and no such mean is known there is no answer: the counted tokens alone would pass
         # for a small load.
@@ -131,6 +133,16 @@ class Selection(NamedTuple):
         """Return the query for the requests that run or wait, as a mean over a range."""
         gauges = (*self.preset.in_flight, *self.preset.waiting)
         return self._with_copies({"v": self._of("avg_over_time", gauges, span), "t": self.newest(gauges)}, gauges)
+
+    def _weighed(self, function: str, span: str, weights: tuple[float, float]) -> str:
+        """Return the sum of a PromQL function of the counters of tokens, each times the weight of its tokens."""
+        if weights == (1.0, 1.0):
+            return self._of(function, self._token_counters, span)
+        parts = [
+            f"({weight:g} * {self._of(function, [counter], span)})"
+            for counter, weight in zip(self._token_counters, weights, strict=True)
+        ]
+        return added(parts, ", ".join(self.by))
 
     def _of(self, function: str, metrics: Sequence[str], span: str) -> str:
         """Return the sum over some metrics of a PromQL function of a range."""

@@ -40,6 +40,8 @@ class Subject:
     """Unit of the load."""
     signal: SignalName = "endToEnd"
     """Measured latency."""
+    token_weights: tuple[float, float] = (1.0, 1.0)
+    """Weights of the tokens of prompts and of answers."""
     sized: tuple[tuple[str, str], ...] = ()
     """(target, container) of the pods whose size is recommended; an empty container is the pods' only one."""
 
@@ -47,6 +49,12 @@ class Subject:
     def counted_by(self) -> str:
         """Preset that counts requests and latencies."""
         return self.front_door or self.preset
+
+    @property
+    def load(self) -> str:
+        """Unit of the load with the weights of its tokens, as queries are named by it."""
+        prompt, answer = self.token_weights
+        return self.unit if prompt == answer == 1 else f"{self.unit} {prompt:g} {answer:g}"
 
     @property
     def requests(self) -> Preset:

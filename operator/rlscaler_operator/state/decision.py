@@ -10,7 +10,7 @@ from rlscaler_core.api.status import BudgetMembership, Learned
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, State
-from rlscaler_core.decision.units import SignalName, UnitName
+from rlscaler_core.decision.units import SignalName
 from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
@@ -27,8 +27,8 @@ class DecisionState:
 
     state: State | None = None
     """The decision function's memory, one row; None before the first decision."""
-    counted_in: tuple[UnitName, SignalName] | None = None
-    """The unit of the remembered load, and the kind of latency; None before the first tick."""
+    counted_in: tuple[str, SignalName] | None = None
+    """The unit of the remembered load with the weights of its tokens, and the kind of latency; None at first."""
     actor: ActorLike | None = None
     actor_error: ModelUnavailableError | None = None
     """The error of the model that the spec names."""
@@ -66,15 +66,15 @@ class DecisionState:
     _shown: tuple[object, ...] = ()
     """Flags, placement and weights of the last decision."""
 
-    def count_in(self, unit: UnitName, signal: SignalName) -> bool:
-        """Begin anew where the unit of the load or the kind of latency changes; return whether it does.
+    def count_in(self, load: str, signal: SignalName) -> bool:
+        """Begin anew where the unit of the load, its weights or the kind of latency changes; return whether it does.
 
         A load of 20 requests/s and one of 20,000 tokens/s have nothing to say about each other.
         """
-        changed = self.counted_in not in (None, (unit, signal))
+        changed = self.counted_in not in (None, (load, signal))
         if changed:
             self.state = None
-        self.counted_in = unit, signal
+        self.counted_in = load, signal
         return changed
 
     def nothing_there(self) -> None:

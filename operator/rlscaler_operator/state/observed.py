@@ -130,6 +130,7 @@ def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
         frozenset(target.object_name for target in targets if is_other(target.reference)),
         spec.capacity.unit,
         spec.slo.signal,
+        (spec.capacity.token_weights.prompt, spec.capacity.token_weights.answer),
         tuple(
             (target.object_name, target.resources.container or "") for target in targets if target.resources is not None
         ),

@@ -240,3 +240,36 @@ def test_init_says_that_tokens_can_be_counted():
 
 def test_params_of_an_earlier_record_are_of_requests():
     assert make_params(1).unit.tolist() == [LoadUnit.REQUESTS]
+
+
+def test_weights_are_in_the_query_of_the_load_and_of_policies_that_have_them_alone():
+    def load_of(**more: object) -> dict[str, str]:
+        subject = Subject("ns", "chat", ("chat-gpu", None), preset="vllm", unit="tokens", **more)  # type: ignore[arg-type]
+        return {query.name: query.promql for query in batch([subject], SHORT, SHORT) if "tokens" in query.name}
+
+    plain, weighed = load_of(), load_of(token_weights=(1.0, 2.5))
+    assert set(plain) == {"vllm load tokens"}
+    assert set(weighed) == {"vllm load tokens 1 2.5"}
+    assert "2.5 *" not in plain["vllm load tokens"]
+    promql = weighed["vllm load tokens 1 2.5"]
+    assert promql.count("(2.5 * ") == promql.count("(1 * ") > 0
+    counted = promql.index("generation_tokens_total")
+    assert promql.rindex("(2.5 * ", 0, counted) > promql.rindex("(1 * ", 0, counted)
+    both = batch(
+        [
+            Subject(f"n{i}", "c", ("c", None), preset="vllm", unit="tokens", token_weights=(1.0, 1.0 + i))
+            for i in (0, 1)
+        ],
+        SHORT,
+        SHORT,
+    )
+    assert {"vllm load tokens", "vllm load tokens 1 2"} <= {query.name for query in both}
+
+
+def test_weights_of_another_unit_or_beside_an_own_query_are_refused(policy_body):
+    weights = {"tokenWeights": {"answer": 2.5}}
+    assert policy_of(policy_body, capacity={"unit": "tokens"} | weights).subject.token_weights == (1.0, 2.5)
+    own = {"preset": "vllm", "queries": {"load": "l"}}
+    for capacity, metrics_of in (({"unit": "requests"}, {"preset": "vllm"}), ({"unit": "tokens"}, own)):
+        refused = policy_of(policy_body, capacity=capacity | weights, metrics=metrics_of)
+        assert "tokenWeights are of tokens that a preset counts" in str(refused.observed.invalid)

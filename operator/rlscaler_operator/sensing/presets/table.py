@@ -68,9 +68,9 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Counters of the tokens of prompts and answers."""
+    """Counters of the tokens of prompts and of answers."""
 
-    metrics: tuple[str, ...]
+    metrics: tuple[str, str]
     when_over: bool = False
     """True where the tokens of a request count when it is over, and False where each counts as it is processed."""
 
