@@ -99,10 +99,12 @@ class Testbed:
     def begin(self) -> None:
         """Put the users where every contender meets them first."""
         self._users, self._placed = Users(self.names, self._seed), dict[str, float]()
-        self.kube.apply_all(testbed.node(name, SIZE, value) for name, value in self._users.latency_ms.items())
+        self._before = dict(self._users.latency_ms)
+        self.kube.apply_all(testbed.node(name, SIZE, value) for name, value in self._before.items())
 
     def move(self) -> None:
         """Let the users move, and write the latencies of the nodes that have changed."""
+        self._before = dict(self._users.latency_ms)
         moved = self._users.move()
         with ThreadPoolExecutor(PARALLEL) as pool:
             list(pool.map(self._tell, moved, moved.values()))
@@ -120,7 +122,8 @@ class Testbed:
         latency, count = self._users.latency_ms, dict.fromkeys(self.names, 0)
         for pod, node in bound.items():
             count[node] += 1
-            self._placed.setdefault(pod, latency[node])
+            # The users may have moved between the placement and this look.
+            self._placed.setdefault(pod, min(latency[node], self._before[node]))
         here = [latency[node] for node in bound.values()]
         cpu, memory = CPU_MILLI / (1000 * SIZE[0]), MEMORY_MIB / (1024 * SIZE[1])
         shown: dict[str, Mapping[str, float]] = {

@@ -80,6 +80,8 @@ def _run(
     plan = Plan(test, seed=seed, **settings)
     try:
         chosen = contenders(names, folders)
+        for contender in chosen:
+            contender.check()
         courses: list[Course] = []
         with (
             api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,

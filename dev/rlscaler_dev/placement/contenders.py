@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.policies import DEFAULT_RULE, RULES_OF, Policy
 from rlscaler_dev.exceptions import DevClusterError
 
@@ -29,6 +31,14 @@ class Contender:
             return []
         decider = ["--rule", self.policy, self.rule] if self.rule else ["--model-dir", str(self.models)]
         return ["--policy", self.policy, *decider]
+
+    def check(self) -> None:
+        """Raise DevClusterError for a network that the server could not load: its rule would be played in its name."""
+        if self.policy is not None and self.models is not None:
+            try:
+                PlacementActor.load(self.models, self.policy)
+            except ModelError as error:
+                raise DevClusterError(f"--model-dir {error}") from error
 
 
 def contenders(names: Sequence[str], folders: Sequence[Path] = ()) -> list[Contender]:

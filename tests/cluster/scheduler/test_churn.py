@@ -40,7 +40,7 @@ def test_a_run_does_not_count_what_a_killed_one_left(kube, cluster, nodes, left_
 def test_users_that_move_are_seen_by_the_server_and_no_pod_goes_above_its_limit(kube, cluster, nodes, tmp_path) -> None:
     bed = churn.Testbed(kube, len(nodes), 3)
     seen: list[dict[str, float]] = []
-    plan = Plan("test2", deployments=12, every_s=0.5, wait_s=1.0, repeats=2)
+    plan = Plan("test2", deployments=12, every_s=1.0, wait_s=3.0, repeats=2)
     contender = Contender("EL", Policy.EL, "latency-then-pack")
     course = play(bed, cluster.kubeconfig, contender, plan, tmp_path, seen.append)
     looks = course.nodes["latency_ms"]

@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from rlscaler_core.placement.policies import RULES_OF, Policy
 from rlscaler_dev.exceptions import DevClusterError
@@ -13,6 +14,7 @@ from rlscaler_dev.placement.churn import HARD_MS, OF_NODES, Course, deployment, 
 from rlscaler_dev.placement.contenders import DEFAULT, Contender, contenders
 from rlscaler_dev.placement.draw import draw_nodes
 from rlscaler_dev.placement.users import TOLD, Users
+from rlscaler_live.cli import main
 
 
 def named(names: list[str], folders: list[Path] | None = None) -> list[str]:
@@ -54,6 +56,16 @@ def test_wrong_contenders_are_named_with_the_remedy(names: list[str], message: s
 def test_a_folder_without_a_network_is_refused(tmp_path) -> None:
     with pytest.raises(DevClusterError, match="no network; name a folder of `scheduler train`"):
         contenders([], [tmp_path])
+
+
+def test_a_network_that_cannot_be_loaded_is_refused_before_a_cluster_starts(tmp_path) -> None:
+    (tmp_path / "EL.onnx").write_bytes(b"no graph")
+    (tmp_path / "EL.json").write_text("{}")
+    words = ["scheduler", "test1", "--model-dir", str(tmp_path), "--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 1
+    assert "--model-dir" in done.output
+    assert "EL.json: no manifest" in done.output
 
 
 def test_pods_are_those_of_the_thesis_and_only_el_states_limits() -> None:
