@@ -114,7 +114,7 @@ class Testbed:
         body = {"metadata": {"annotations": {LATENCY: str(latency_ms)}}}
         self.kube.request("PATCH", f"/api/v1/nodes/{name}", body, content_type="application/merge-patch+json")
 
-    def look(self, seconds: float, course: Course) -> dict[str, float]:
+    def look(self, seconds: float, course: Course) -> None:
         """Add pods, nodes in use, latency (ms), limits met and evenness of this moment to the course."""
         pods = self.kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
         live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
@@ -148,7 +148,6 @@ class Testbed:
             "uneven": pstdev(shown["cpu"].values()),
         }
         course.rows.append(row)
-        return row
 
 
 def _met(latency: float) -> float:
@@ -161,7 +160,7 @@ def play(
     contender: Contender,
     plan: Plan,
     folder: Path,
-    say: Callable[[dict[str, float]], None],
+    say: Callable[[Course], None],
 ) -> Course:
     """Play the plan with one contender. Every contender gets the same pods and latencies. Raises DevClusterError."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -179,7 +178,8 @@ def play(
         def pause(seconds: float) -> None:
             end = time.monotonic() + seconds
             while True:
-                say(bed.look(time.monotonic() - began, course))
+                bed.look(time.monotonic() - began, course)
+                say(course)
                 left = end - time.monotonic()
                 if left <= 0:
                     return

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rlscaler_dev.placement.churn import Course, Plan
+
+if TYPE_CHECKING:
+    from rlscaler_dev.placement.live import Live
 
 
 def _options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,6 +41,7 @@ def _options(command: Callable[..., Any]) -> Callable[..., Any]:
                 "--repeats", default=2, show_default=True, type=click.IntRange(1), help="Times that all come."
             ),
             click.option("--seed", default=0, show_default=True),
+            click.option("--port", type=click.IntRange(0, 65_535), help="Serve live graphs on this port of loopback."),
             click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True),
             click.option("--cluster-name", default="scheduler", show_default=True, help="Control plane to start."),
         )
@@ -67,6 +72,7 @@ def _run(
     out: Path,
     cluster_name: str,
     seed: int,
+    port: int | None,
     **settings: Any,
 ) -> None:
     from rlscaler_dev.cluster import api
@@ -76,21 +82,25 @@ def _run(
     from rlscaler_dev.placement import churn
     from rlscaler_dev.placement.contenders import contenders
     from rlscaler_dev.placement.draw import draw, draw_nodes
+    from rlscaler_dev.placement.live import Live, served
 
-    plan = Plan(test, seed=seed, **settings)
+    plan, live = Plan(test, seed=seed, **settings), Live(f"{test} on {count} nodes")
     try:
         chosen = contenders(names, folders)
         for contender in chosen:
             contender.check()
         courses: list[Course] = []
         with (
+            served(live, port) if port is not None else nullcontext("") as address,
             api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
             KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
         ):
+            if address:
+                click.echo(f"live graphs: {address}", err=True)
             bed = churn.Testbed(kube, count, seed)
             for contender in chosen:
                 folder = out / contender.name.replace("/", "-").replace(" ", "-")
-                say = _live(contender.name, count)
+                say = _shown(live, contender.name, count)
                 courses.append(churn.play(bed, cluster.kubeconfig, contender, plan, folder, say))
                 draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{test}, {contender.name}")
                 click.echo("", err=True)
@@ -102,10 +112,12 @@ def _run(
     click.echo(f"{out / f'{test}.png'}", err=True)
 
 
-def _live(name: str, count: int) -> Callable[[dict[str, float]], None]:
-    """A line on the terminal that is written anew at every look."""
+def _shown(live: Live, name: str, count: int) -> Callable[[Course], None]:
+    """Return a function that shows the course in the browser, and its last look on one line of the terminal."""
 
-    def say(row: dict[str, float]) -> None:
+    def say(course: Course) -> None:
+        live.show(course)
+        row = course.rows[-1]
         used = round(row["nodes_in_use"])
         bar = "█" * round(30 * used / count) + "·" * (30 - round(30 * used / count))
         click.echo(

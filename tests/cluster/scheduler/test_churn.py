@@ -28,7 +28,9 @@ def test_a_run_does_not_count_what_a_killed_one_left(kube, cluster, nodes, left_
     assert kube.get(DEPLOYMENTS)["items"] == []
     seen: list[dict[str, float]] = []
     plan = Plan("test2", deployments=3, every_s=0.2, wait_s=1.0, repeats=2)
-    course = play(bed, cluster.kubeconfig, Contender(DEFAULT), plan, tmp_path, seen.append)
+    course = play(
+        bed, cluster.kubeconfig, Contender(DEFAULT), plan, tmp_path, lambda course: seen.append(course.rows[-1])
+    )
     assert course.rows == seen
     assert seen[0]["pods"] + seen[0]["waiting"] <= 1
     assert max(row["pods"] for row in seen) >= 3
@@ -42,7 +44,7 @@ def test_users_that_move_are_seen_by_the_server_and_no_pod_goes_above_its_limit(
     seen: list[dict[str, float]] = []
     plan = Plan("test2", deployments=12, every_s=1.0, wait_s=3.0, repeats=2)
     contender = Contender("EL", Policy.EL, "latency-then-pack")
-    course = play(bed, cluster.kubeconfig, contender, plan, tmp_path, seen.append)
+    course = play(bed, cluster.kubeconfig, contender, plan, tmp_path, lambda course: seen.append(course.rows[-1]))
     looks = course.nodes["latency_ms"]
     assert {len(course.nodes[name]) for name in OF_NODES} == {len(seen)}
     assert max(map(max, looks)) > HARD_MS

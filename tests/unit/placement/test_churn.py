@@ -6,6 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import requests
 from click.testing import CliRunner
 
 from rlscaler_core.placement.policies import RULES_OF, Policy
@@ -13,6 +14,7 @@ from rlscaler_dev.exceptions import DevClusterError
 from rlscaler_dev.placement.churn import HARD_MS, OF_NODES, Course, deployment, table
 from rlscaler_dev.placement.contenders import DEFAULT, Contender, contenders
 from rlscaler_dev.placement.draw import draw_nodes
+from rlscaler_dev.placement.live import Live, served
 from rlscaler_dev.placement.users import TOLD, Users
 from rlscaler_live.cli import main
 
@@ -97,12 +99,39 @@ def test_users_walk_and_jump_alike_for_each_contender_and_some_node_stays_near(c
     assert once.latency_ms != before
 
 
+def course_of(count: int, looks: int) -> Course:
+    rows = [{"seconds": 2.0 * look, "nodes_in_use": 1.0, "pods": look, "latency_met": 1.0} for look in range(looks)]
+    nodes = {name: [[float(look + node) for node in range(count)] for look in range(looks)] for name in OF_NODES}
+    return Course("EL", rows, nodes)
+
+
+def test_a_browser_sees_the_course_while_it_is_played() -> None:
+    live = Live("test1 on 3 nodes")
+    with served(live, 0) as address:
+        assert "has not begun yet" in requests.get(address, timeout=5).text
+        live.show(course_of(3, 2))
+        first = requests.get(address, timeout=5).text
+        live.show(course_of(3, 5))
+        page = requests.get(address, timeout=5).text
+    assert "test1 on 3 nodes: EL, 8 s" in page
+    assert page.count("<polyline") == 3 * 3 + 3, "a line for each node in three graphs, and one in the others"
+    assert "nodes in use: 1<svg" in page
+    assert first != page
+    with pytest.raises(requests.ConnectionError):
+        requests.get(address, timeout=5)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with served(Live("one"), 0) as address:
+        port = int(address.rpartition(":")[2])
+        with pytest.raises(DevClusterError, match=f"--port {port}: Address already in use; choose another"):
+            served(Live("other"), port).__enter__()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 40])
 def test_the_nodes_of_a_contender_have_a_picture(count: int, tmp_path) -> None:
-    course = Course("EL", [{"seconds": 2.0 * look, "nodes_in_use": 1.0, "pods": look} for look in range(4)])
-    for name in OF_NODES:
-        course.nodes[name] = [[float(look + node) for node in range(count)] for look in range(4)]
-    draw_nodes(course, [f"n-{node}" for node in range(count)], tmp_path / "EL" / "nodes.png", "test1, EL")
+    draw_nodes(course_of(count, 4), [f"n-{node}" for node in range(count)], tmp_path / "EL" / "nodes.png", "test1, EL")
     assert (tmp_path / "EL" / "nodes.png").stat().st_size > 10_000
 
 
