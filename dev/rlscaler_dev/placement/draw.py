@@ -67,7 +67,7 @@ def draw_nodes(course: Course, names: Sequence[str], path: Path, title: str) -> 
             axes = figure.add_subplot(3, 2, place)
             axes.set_title(label, loc="left", fontsize=10)
             if len(names) > MOST_LINES:
-                _map(axes, course.nodes[name])
+                _map(axes, _used(course) if name != "latency_ms" else None, course.nodes[name])
                 continue
             for index, colour in zip(range(len(names)), cycle(COLOURS), strict=False):
                 axes.plot(seconds, [row[index] for row in course.nodes[name]], color=colour, label=names[index])
@@ -84,11 +84,19 @@ def draw_nodes(course: Course, names: Sequence[str], path: Path, title: str) -> 
         figure.tight_layout()
 
 
-def _map(axes: Axes, looks: list[list[float]]) -> None:
-    """Draw a row for each node, a column for each look."""
-    rows = [list(node) for node in zip(*looks, strict=True)]
+def _used(course: Course) -> list[int]:
+    """Return the indices of the nodes that had a pod at some look, those that had it first at the top."""
+    looks = course.nodes["pods"]
+    first = {at: number for number, look in reversed(list(enumerate(looks))) for at, pods in enumerate(look) if pods}
+    return sorted(first, key=first.__getitem__) or [0]
+
+
+def _map(axes: Axes, chosen: list[int] | None, looks: list[list[float]]) -> None:
+    """Draw a row for each node, or for the chosen ones, and a column for each look."""
+    nodes = [list(node) for node in zip(*looks, strict=True)]
+    rows = nodes if chosen is None else [nodes[at] for at in chosen]
     image = axes.imshow(rows, aspect="auto", interpolation="nearest", cmap="viridis")
-    axes.set_ylabel("node")
+    axes.set_ylabel("node" if chosen is None else "node with pods")
     axes.set_xlabel("look")
     axes.grid(visible=False)
     axes.figure.colorbar(image, ax=axes)

@@ -46,8 +46,11 @@ class Live:
         course, graphs, title = self.course, "<p>The test has not begun yet.</p>", self.title
         if course is not None and course.rows:
             title = f"{self.title}: {course.contender}, {course.rows[-1]['seconds']:.0f} s"
-            lines = {label: list(zip(*course.nodes[name], strict=True)) for name, label in OF_NODES}
-            lines |= {label: [[row[name] for row in course.rows]] for name, label in OF_ALL}
+            lines: dict[str, Sequence[Sequence[float]]] = {}
+            for name, label in OF_NODES:
+                lines[label] = list(zip(*course.nodes[name], strict=True))
+            for name, label in OF_ALL:
+                lines[label] = [[row[name] for row in course.rows]]
             graphs = "".join(_graph(label, several) for label, several in lines.items())
         return PAGE.format(reload=RELOAD_SECONDS, title=html.escape(title), graphs=graphs)
 
