@@ -96,7 +96,7 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
     assert left_running()
 
     out = tmp_path / "out"
-    with demo(out, "--duration", "30") as process:
+    with demo(out, "--duration", "60") as process:
         assert "of a demo that was killed" in read_until(process, "two copies of one service")
         output = finish(process)
     assert process.returncode == 0, output
@@ -109,10 +109,10 @@ def test_a_demo_scales_the_service_and_cleans_up_after_one_that_was_killed(tmp_p
         assert set(copy) == KEYS
         assert copy["requests"] > 300
         assert copy["goodput_rps"] > 0
-        assert copy["gpu_replica_seconds"] + copy["cpu_replica_seconds"] > 2 * 29
+        assert copy["gpu_replica_seconds"] + copy["cpu_replica_seconds"] > 2 * 59
         with (out / f"timeline-{name}.csv").open() as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == 30
+        assert len(rows) == 60
         assert float(rows[-1]["cost"]) == pytest.approx(copy["cost"], abs=1e-4)
     policy = summary["copies"]["rlscaler"]
     assert policy["unknown_observations"] == 0

@@ -31,9 +31,8 @@ MEAN_RATE = 10.0
 JOB_RATE, JOB_SPREAD, JOB_JITTER_SECONDS = 60.0, 0.15, 8.0
 """Requests/s that the job adds, the spread of its height from day to day, and of its begin on the days before."""
 
-JOB_BEGIN, JOB_END = 0.6, 0.9
-"""Part of the load's duration at which the job begins and ends. The begin of the load is a jump itself, after which no
-other one is expected in the running minute for two minutes (`learn.RECOVERY_SECONDS`)."""
+JOB_BEGIN, JOB_END = 0.5, 0.85
+"""Part of the load's duration at which the job begins and ends."""
 
 WINDOW_SECONDS = 10
 """The learned rates are means of so many seconds, as the operator measures them."""

@@ -24,6 +24,9 @@ HTTP_PORT = 8000
 UTILIZATION_PERCENT = 80
 """Target of both HorizontalPodAutoscalers, and of the policy's reactive floor."""
 
+STABILIZATION_SECONDS = 60
+"""Window of the policy for scaling down; upstream's default for the HorizontalPodAutoscalers is 300 s."""
+
 GPU_METRIC = "DCGM_FI_DEV_GPU_UTIL"
 REQUESTS = {"gpu": {"cpu": "4", "memory": "16Gi"}, "cpu": {"cpu": "4", "memory": "4Gi"}}
 
@@ -136,6 +139,7 @@ def policy(settings: Settings) -> Manifest:
             "targets": {pool.name: target(pool) for pool in settings.pools},
             "policy": {"bundled": settings.policy},
             "slo": {"latencyMilliseconds": round(settings.slo_ms)},
+            "behavior": {"scaleDown": {"stabilizationWindowSeconds": STABILIZATION_SECONDS}},
             "placement": {
                 "httpRoute": {
                     "name": SERVICE,

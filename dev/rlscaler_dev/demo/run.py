@@ -22,15 +22,9 @@ from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.records import Run
 from rlscaler_dev.demo.screen import Screen, snapshot
 from rlscaler_dev.demo.settings import COPIES, DAILY, HPA, POLICY, Settings
-from rlscaler_dev.demo.stage import Stage
+from rlscaler_dev.demo.stage import READY_SECONDS, Stage
 from rlscaler_dev.demo.tails import LiveLoad, Tail
 from rlscaler_dev.demo.testbed import demo_service
-
-READY_SECONDS, CALM_START_SECONDS = 35.0, 12.0
-"""Time from the memory's making to scalers that are ready, where the cluster started within so many seconds."""
-
-MINUTE_SLACK_SECONDS = 10.0
-"""Delay of the load that leaves the job in its minute."""
 
 LOCUST_SECONDS = 3.0
 """Time that a load generator takes until it sends."""
@@ -103,12 +97,30 @@ class Demo(Stage[Any]):
             copy.name: demo_service(copy.settings, self.info, self.supervisor, f"service-{copy.name}")
             for copy in self._copies
         }
-        self._begin = 0.0
+        self._running: dict[str, Child] = {}
+        self._begun: dict[str, float] = {}
+        """Unix seconds of the begin of each load."""
         self._page: Child | None = None
 
     def run(self) -> None:
-        """Play the demo, and stop the services after the operator."""
-        super().run()
+        """Play the demo: the load first, then the operator, as after a failover under load, until the load is over."""
+        operator = self.operator()
+        self.start_service()
+        operator.install()
+        self.wait_for_service()
+        self.say(self.introduction())
+        with self.recorder() as recorder:
+            self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
+            self.kube.apply_all(self.scalers())
+            self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
+            # An operator that sees the load begin takes that for a jump from nothing, and expects such jumps later.
+            self._begin_load(recorder)
+            self._restore_memory()
+            operator.start()
+            self._show_page()
+            self.supervisor.wait_while(lambda: self._policy_lacks(recorder), READY_SECONDS)
+            self.drive(recorder)
+            operator.stop()
         for service in self._services.values():
             service.stop()
 
@@ -163,16 +175,39 @@ class Demo(Stage[Any]):
     def scalers(self) -> list[Json]:
         return [*manifests.autoscalers(self._copy(HPA).settings), manifests.policy(self._copy(POLICY).settings)]
 
-    def before_operator(self) -> None:
+    def scalers_missing(self, recorder: Mapping[str, Recorder]) -> str:
+        """Return the metrics that the HorizontalPodAutoscalers wait for; empty = they work."""
+        hpa = recorder[HPA]
+        return hpa.error or autoscalers_lack(hpa, self._copy(HPA).settings)
+
+    def _policy_lacks(self, recorder: Mapping[str, Recorder]) -> str:
+        policy = recorder[POLICY]
+        policy.read_audit()
+        return policy.error or policy_lacks(policy)
+
+    def _begin_load(self, recorder: Mapping[str, Recorder]) -> None:
+        settings = self._settings
+        if self._days:
+            # The calendar that is learned has minutes, and the job's begin is not to be at the edge of one.
+            earliest = time.time() + LOCUST_SECONDS
+            time.sleep(days.begin_after(earliest, settings.duration_seconds) - earliest)
+        self.say(
+            f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, the same for both copies"
+        )
+        for copy in self._copies:
+            self._running[copy.name] = copy.load.start(self.supervisor, self._services[copy.name].url)
+        for copy in self._copies:
+            begun = self._begun[copy.name] = copy.load.begun(self.supervisor)
+            Run.of(copy.settings, self.info.server_version, begun).write(copy.data / "run.json")
+            recorder[copy.name].begin_bill(begun)
+
+    def _restore_memory(self) -> None:
         """Put the memory of the days before into the policy's status, where a new leader finds it after a failover."""
         if self._days is None:
             self.say("rlscaler has never seen this load: it learns from now on")
             return
         settings = self._copy(POLICY).settings
-        # The calendar that was learned has minutes: the job has to come in the one of the days before.
-        slowness = max(1.0, self.info.start_seconds / CALM_START_SECONDS)
-        self._begin = days.begin_after(time.time() + READY_SECONDS * slowness, settings.duration_seconds)
-        status = {"status": {"forecaster": days.memory(self._days, self._begin, settings)}}
+        status = {"status": {"forecaster": days.memory(self._days, self._begun[POLICY], settings)}}
         path = f"{path_of(manifests.policy(settings))}/status"
         self.kube.request("PATCH", path, status, content_type="application/merge-patch+json")
         self.say(
@@ -180,32 +215,10 @@ class Demo(Stage[Any]):
             "its memory is restored from the policy's status, as after a failover"
         )
 
-    def scalers_missing(self, recorder: Mapping[str, Recorder]) -> str:
-        """Return the condition that the load waits for; empty = both scalers work."""
-        policy, hpa = recorder[POLICY], recorder[HPA]
-        policy.read_audit()
-        return policy.error or hpa.error or policy_lacks(policy) or autoscalers_lack(hpa, self._copy(HPA).settings)
-
     def drive(self, recorder: Mapping[str, Recorder]) -> None:
-        """Send both loads at once and show both copies until the loads end."""
-        settings = self._settings
-        self._show_page()
-        wait = self._begin - LOCUST_SECONDS - time.time()
-        if wait > 1:
-            self.say(f"the load begins in {wait:.0f} s: the job is to come in the minute of the days before")
-            time.sleep(wait)
-        elif self._days and wait < -MINUTE_SLACK_SECONDS:
-            self.say(f"warning: this machine is so slow that the job comes {-wait:.0f} s later than on the days before")
-        self.say(
-            f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, the same for both copies"
-        )
-        running = {c.name: c.load.start(self.supervisor, self._services[c.name].url) for c in self._copies}
-        begun = {copy.name: copy.load.begun(self.supervisor) for copy in self._copies}
-        lives = {}
-        for copy in self._copies:
-            Run.of(copy.settings, self.info.server_version, begun[copy.name]).write(copy.data / "run.json")
-            lives[copy.name] = LiveLoad(Tail(copy.load.requests), settings.slo_ms)
-            recorder[copy.name].begin_bill(begun[copy.name])
+        """Show both copies until the loads end."""
+        running, begun = self._running, self._begun
+        lives = {copy.name: LiveLoad(Tail(copy.load.requests), self._settings.slo_ms) for copy in self._copies}
         ends = [*running.values(), *([self._page] if self._page else [])]
         with self._screen.table():
             while any(child.running for child in running.values()):

@@ -69,7 +69,6 @@ class Stage(ABC, Generic[Recorder]):
             self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
             # The recorder runs before anything scales, so that no change of replicas is missed.
             self.kube.apply_all(self.scalers())
-            self.before_operator()
             if operator is not None:
                 operator.start()
             self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
@@ -103,9 +102,6 @@ class Stage(ABC, Generic[Recorder]):
     @abstractmethod
     def scalers(self) -> Sequence[Json]:
         """Return the objects that scale the service."""
-
-    def before_operator(self) -> None:
-        """Prepare the scaling objects, which exist, for an operator that has not read them yet."""
 
     @abstractmethod
     def drive(self, recorder: Recorder) -> None:
