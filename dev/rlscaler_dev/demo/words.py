@@ -32,8 +32,12 @@ def action_words(decision: DecisionLine) -> str:
     parts = [change_words(decision.base, decision.desired) or "keeps the replicas"]
     if decision.jump >= LIKELY:
         parts.append(f"expects a jump of the load within a minute ({100 * decision.jump:.0f} %)")
-    # The bounds of the policy cut nearly every plan: they explain nothing.
-    return "; ".join([*parts, *(guard for guard in decision.guards if not guard.startswith("limits "))])
+    return "; ".join([*parts, *(guard for guard in decision.guards if not _idle(guard))])
+
+
+def _idle(guard: str) -> bool:
+    """Return whether a guard only kept the policy's bounds, which cut nearly every plan and explain nothing."""
+    return guard.startswith("limits ") or " 0→" in guard
 
 
 def change_words(before: Mapping[str, int], after: Mapping[str, int]) -> str:

@@ -108,7 +108,8 @@ def test_a_decision_is_read_from_the_audit_log_and_put_into_words() -> None:
     decision = read_decision(json.dumps(record()))
     assert action_words(decision) == "orders 2 GPU, gives back 2 CPU; floor gpu 1→3"
     assert decision.unknown_required == 1
-    same = read_decision(json.dumps(record(desired={"gpu": 1, "cpu": 3}, guards=[])))
+    idle = [guard("limits", (12, 3), (10, 3)), guard("behavior", (1, 0), (1, 3))]
+    same = read_decision(json.dumps(record(desired={"gpu": 1, "cpu": 3}, guards=idle)))
     assert action_words(same) == "keeps the replicas"
 
 
