@@ -109,8 +109,7 @@ def cold_sentence(timelines: Mapping[str, Timeline], gpu: Pool) -> str:
         return ""
     low, high = gpu.cold_start_seconds
     begin = (
-        f"Nobody can serve a jump that nothing announced: a GPU pod takes {low:g} to {high:g} s to start. "
-        "What differs is the reaction:"
+        f"Nobody can serve a jump that nothing announced: a GPU pod takes {low:g} to {high:g} s to start. What differs:"
     )
     names = {"rlscaler": "rlscaler", "hpa": "the HPA"}
     return f"{begin} {'; '.join(_reacted(names[n], r) for n, r in reactions.items() if r is not None)}."
@@ -118,5 +117,5 @@ def cold_sentence(timelines: Mapping[str, Timeline], gpu: Pool) -> str:
 
 def _reacted(name: str, found: Reaction) -> str:
     ordered = "ordered nothing" if math.isnan(found.ordered) else f"ordered after {found.ordered:.0f} s"
-    carried = "never" if math.isnan(found.carried) else f"after {found.carried:.0f} s"
-    return f"{name} {ordered} and carried it {carried}"
+    carried = "never carried it" if math.isnan(found.carried) else f"carried it after {found.carried:.0f} s"
+    return f"{name} {ordered} and {carried}"

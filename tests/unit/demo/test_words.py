@@ -45,7 +45,7 @@ def test_a_cold_spike_is_said_to_be_nobodys_to_serve_with_the_reaction_of_both()
     assert 0 < found.ordered < found.carried
     text = cold_sentence({HPA: slow, POLICY: fast}, GPU_POOL)
     assert text.startswith("Nobody can serve a jump that nothing announced: a GPU pod takes 35 to 55 s")
-    assert "the HPA ordered nothing and carried it never" in text
+    assert "the HPA ordered nothing and never carried it" in text
     assert f"rlscaler ordered after {found.ordered:.0f} s and carried it after {found.carried:.0f} s" in text
 
 
