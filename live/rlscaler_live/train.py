@@ -78,7 +78,8 @@ def train(
 def _settings(start: Start, simulated: Json, agent: Json) -> TrainingConfig:
     """Sizes are the network's that is fine-tuned; an update takes no more steps than the whole training has."""
     manifest = start.manifest
-    shape = {"stack_size": manifest.stack_size, "residual": manifest.residual, "envs": 1, "asymmetric": False}
+    acts = {"residual": manifest.residual, "lasting": manifest.lasting}
+    shape = {"stack_size": manifest.stack_size, **acts, "envs": 1, "asymmetric": False}
     try:
         wanted = AgentConfig(**(agent | {"hidden_size": start.hidden_size}))
         shorter = {"buffer_size": min(wanted.buffer_size, max(wanted.steps, FEWEST_STEPS))}

@@ -181,8 +181,16 @@ def full_status() -> dict[str, Any]:
     }
     target = {"deployment": "chat-gpu", "current": 3, "ready": 2, "starting": 1, "desired": 4, "summary": "2/4"}
     signal = {"value": 412.0, "state": "Known", "ageSeconds": 2.5}
-    signals = ["cpuUtilization", "memoryUtilization", "gpuUtilization", "p95Latency", "throughput"]
-    signals += ["gpuReplicas", "cpuReplicas", "loadTrend", "loadVariance", "forecastUtilization"]
+    signals = ["cpuUtilization", "gpuUtilization", "p95Latency", "throughput"]
+    signals += [
+        "headroom",
+        "nearMisses",
+        "gpuReplicas",
+        "cpuReplicas",
+        "loadTrend",
+        "loadVariance",
+        "forecastUtilization",
+    ]
     expiry = {"value": -2, "expires": now}
     remembered = {"recommendations": [expiry], "changes": [expiry], "floor": 2}
     known = {"requestsPerSecond": 18.5, "coldStartSeconds": 44.0, "samples": 12}
@@ -195,6 +203,7 @@ def full_status() -> dict[str, Any]:
             {"type": "Fallback", "status": "False", "reason": "ActorActs", **condition},
         ],
         "targets": {"gpu": target, "cpu": {**target, "deployment": "chat-cpu", "summary": "4/2"}},
+        "headroom": {"gpu": {"percent": 17.6, "since": now}},
         "costPerHour": 10.0,
         "model": {"name": "ppo", "digest": "0" * 64},
         "observation": {"time": now, **dict.fromkeys(signals, signal)},

@@ -92,7 +92,7 @@ def step(
     observation, state = observe(params, state, samples, CONTRACT)
     action = np.stack([rng.integers(-2, 3, n), rng.integers(-2, 3, n), rng.integers(0, 3, n)], axis=1).astype(np.int32)
     outside = rng.random(n) < 0.05
-    usable, rule = rng.random(n) > 0.1, DEFAULT_SETTINGS if residual else None
+    usable, rule = rng.random(n) > 0.1, replace(DEFAULT_SETTINGS, lasting=rng.random() < 0.8) if residual else None
     proposal = Proposal(observation, action, rule, usable=usable, outside=outside)
     decision, _, state = decide(params, state, samples, proposal)
     static = (params.fallback == FallbackBehavior.STATIC) & ((decision.flags & Flag.FALLBACK) > 0)
@@ -233,7 +233,7 @@ def test_nothing_that_is_passed_in_changes(seed: int, residual: bool) -> None:
 @given(seed=st.integers(0, 2**32 - 1), residual=st.booleans())
 def test_a_row_does_not_depend_on_the_rows_beside_it(seed: int, residual: bool) -> None:
     n = 12
-    rng, rule = np.random.default_rng(seed), DEFAULT_SETTINGS if residual else None
+    rng, rule = np.random.default_rng(seed), replace(DEFAULT_SETTINGS, lasting=seed % 2 == 0) if residual else None
     params = random_params(rng, n)
     together = initial_state(n, CONTRACT.stack_size)
     alone = [together.take(slice(row, row + 1)) for row in range(n)]

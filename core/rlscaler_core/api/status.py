@@ -11,6 +11,7 @@ from pydantic import Field
 from pydantic.config import JsonDict
 
 from rlscaler_core.api.base import Reported, Text, Time, Word
+from rlscaler_core.api.headroom import HeadroomStatus
 from rlscaler_core.api.new_pods import NewPodSizes
 from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_core.decision.units import SignalName, UnitName
@@ -98,8 +99,8 @@ class ObservationStatus(Reported):
     """When they were observed."""
     cpu_utilization: Signal | None = None
     """% of the CPU requests of the CPU pool's ready replicas."""
-    memory_utilization: Signal | None = None
-    """% of the memory requests of all ready replicas."""
+    headroom: Signal | None = None
+    """Capacity that is planned above the need of the load, mean of the pools in %."""
     gpu_utilization: Signal | None = None
     """% of the GPU pool's ready replicas, mean."""
     p95_latency: Signal | None = None
@@ -112,8 +113,10 @@ class ObservationStatus(Reported):
     """`spec.replicas` of the CPU Deployment."""
     load_trend: Signal | None = None
     """Forecast of the arrivals against now, -1 to 1."""
+    near_misses: Signal | None = None
+    """Mean of the last half hour of how near the 95th percentile came to the objective: 0 below half of it, 1 at it."""
     load_variance: Signal | None = None
-    """Coefficient of variation of the arrivals over the last minute, 0 to 1."""
+    """Coefficient of variation of the arrivals over the last minute, 0 to 1; only of consumers of a stream."""
     forecast_utilization: Signal | None = None
     """Constant on a live cluster."""
 
@@ -405,6 +408,8 @@ class Status(Reported):
     """The last decisions that changed something, newest first."""
     capacity: CapacityStatus | None = None
     """Unit of the load, and capacity of one replica in it."""
+    headroom: HeadroomStatus | None = None
+    """Replicas above the plan of the forecast rule; absent for a policy whose actor moves none."""
     learned: Learned | None = None
     """Learned values of the pools, for fields that the spec leaves open."""
     promotion: PromotionStatus | None = None

@@ -17,6 +17,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.belief import believed, below_declared
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.guards import GUARDS, Guard
+from rlscaler_core.decision.headroom import factors, model_number, move, neutral
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
 from rlscaler_core.decision.rule import Plan, RuleSettings, rule_plan, rule_split, rule_under
 from rlscaler_core.decision.situation import Capacity, Doubt, Situation, capacity_of
@@ -64,6 +65,9 @@ class Proposal:
     outside: Bool | None = None
     """(N,) where the service is outside the actor's envelope, so that the fallback acts at once; None = in no row."""
 
+    model: float = 0.0
+    """The `headroom.model_number` of the actor, whose headroom no other actor takes over."""
+
 
 class Decided(NamedTuple):
     """Result of `decide`."""
@@ -88,10 +92,11 @@ def decide(
 ) -> Decided:
     """Decide one sensing tick of N rows at once, after `sense`. No argument is changed.
 
-    At an action the desired replicas are `spec_replicas` (or those of the actor's rule) + action * step_size, after the
-    guards. `by` is an actor, whose most likely action counts, "no change" for an absent pool; or a `Proposal` that a
-    caller made after `observe`, as training does. Rows where the actor fails or returns NaN are held, rows outside its
-    envelope fall back at once. Without an actor every row is held, and falls back after `failure_threshold` intervals.
+    At an action the desired replicas are those of the actor's rule with the headroom that its steps have moved, or
+    where its steps do not last `spec_replicas` (or those of the rule) + action * step_size, after the guards. `by` is
+    an actor, whose most likely action counts, "no change" for an absent pool; or a `Proposal` that a caller made
+    after `observe`, as training does. Rows where the actor fails or returns NaN are held, rows outside its envelope
+    fall back at once. Without an actor every row is held, and falls back after `failure_threshold` intervals.
     At kind "floor" only floor, budget, limits and pause may move replicas, the traffic weights follow readiness, and
     `by` is not used.
 
@@ -114,10 +119,16 @@ def decide(
     else:
         proposal, state = _propose(params, state, samples, by)
     params, capacity = _believed(params, state, capacity)
-    plan = None if proposal.rule is None else rule_plan(params, state, samples, proposal.rule)
     doubt, ran, state = _doubt(params, state, proposal)
+    steps, headroom = proposal.action[:, :2], None
+    if proposal.rule is not None and proposal.rule.lasting:
+        state = move(params, state, samples, steps, proposal.model, ~doubt.failed, doubt.falls_back)
+        steps, headroom = np.zeros_like(steps), factors(state)
+    else:
+        state = neutral(state)
+    plan = None if proposal.rule is None else rule_plan(params, state, samples, proposal.rule, headroom)
     start = base if plan is None else plan.replicas
-    moved = np.maximum(start + proposal.action[:, :2] * params.step_size, 0)
+    moved = np.maximum(start + steps * params.step_size, 0)
     now = _situation(params, samples, capacity, base, doubt, state)
     if proposal.outside is not None:
         now.set_flag(Flag.OUT_OF_ENVELOPE, proposal.outside)
@@ -146,7 +157,13 @@ def _propose(params: Params, state: State, samples: Samples, actor: ActorLike | 
     probabilities = mask_absent(probabilities, params.present)
     outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
     action = most_likely(probabilities)
-    return Proposal(observation, action, rule_under(actor), probabilities, usable, outside), state
+    proposal = proposed_by(actor, observation, action)
+    return replace(proposal, probabilities=probabilities, usable=usable, outside=outside), state
+
+
+def proposed_by(actor: ActorLike, observation: Observation, action: Int) -> Proposal:
+    """Return the proposal of an `action` (N, 3) by an actor that has seen the observation."""
+    return Proposal(observation, action, rule_under(actor), model=model_number(actor.manifest.digest))
 
 
 def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Bool, State]:

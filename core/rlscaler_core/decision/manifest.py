@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
 from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS
@@ -237,6 +237,8 @@ class Manifest(_Model):
     stack_size: int = Field(default=4, ge=1, le=64)
     residual: bool = False
     """The action is added to the forecast rule's replicas, not to `spec.replicas`."""
+    lasting: bool = False
+    """The steps of the replica heads move the headroom above the rule's plan (`headroom`), and no replicas at once."""
     rule: RuleGains = RuleGains()
     """The gains of the rule that the action is added to."""
     learned: LearnedPrices | None = None
@@ -249,6 +251,12 @@ class Manifest(_Model):
     """sha256 of the ONNX file, hexadecimal; empty where there is no file."""
     envelope: Envelope | None = None
     training: Training = Training()
+
+    @model_validator(mode="after")
+    def _lasting_over_a_rule(self) -> Self:
+        if self.lasting and not self.residual:
+            raise ValueError("lasting: a headroom is above the plan of the rule, and residual is false; set it to true")
+        return self
 
     @property
     def contract(self) -> ObservationContract:

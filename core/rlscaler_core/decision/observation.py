@@ -15,6 +15,7 @@ from rlscaler_core.decision.error_budget import count
 from rlscaler_core.decision.exceptions import ContractMismatchError
 from rlscaler_core.decision.forecaster.learn import learn
 from rlscaler_core.decision.forecaster.memory import is_kept
+from rlscaler_core.decision.headroom import NEAR, factors, note_near_misses
 from rlscaler_core.decision.peaks import note_rates
 from rlscaler_core.decision.readiness import Prices, prepared_rate
 from rlscaler_core.decision.tables import arrivals_known, capacity_unknown, known
@@ -37,13 +38,16 @@ from rlscaler_core.decision.types import (
 )
 from rlscaler_core.decision.units import about_a_request
 
-CONTRACT_VERSION = "rlscaler.io/observation/v3"
+CONTRACT_VERSION = "rlscaler.io/observation/v4"
 
-RETRAIN = "train it again with `rlscaler train`, or with `rlscaler train --for` where it was trained for one service"
+RETRAIN = (
+    "train it again with `rlscaler train`, with `rlscaler train --for` where it was trained for one service, or with "
+    "`rlscaler streams train` where it was trained for consumers"
+)
 """Remedy in errors for a network that was trained under another contract."""
 
 # Copies of the first observation would look like minutes of quiet: with them a network missed a spike (J 15, not 5).
-NEUTRAL = (0.5, 0.5, 0.5, 0.1, 0.5, 0.0, 0.0, 0.0, 0.1, 0.8)
+NEUTRAL = (0.5, 0.0, 0.5, 0.1, 0.5, 0.0, 0.0, 0.0, 0.0, 0.8)
 """The values that are fed where an observation is not known or does not apply: those of a middling service at rest."""
 
 
@@ -66,7 +70,7 @@ class ObservationContract:
 
 _SAME_SAMPLE_SECONDS = 1e-3
 
-_AGE_OF = np.array([1, 2, 3, 4, 0, 5, 5, 0, 0, 0])
+_AGE_OF = np.array([1, 5, 3, 4, 0, 5, 5, 0, 4, 0])
 """The column of `Samples.age_seconds` behind each of the observations."""
 
 
@@ -119,10 +123,10 @@ def observe(params: Params, state: State, samples: Samples, contract: Observatio
             f"State.stack holds {state.stack.shape[1]} observations and the actor expects {contract.stack_size}; "
             "make the state with initial_state(n, manifest.stack_size)"
         )
-    state = learn_capacity(params, state, samples)
+    state = note_near_misses(params, learn_capacity(params, state, samples), samples)
     params = believed(params, state)
     signal_known = known(params, samples)
-    status = _status(params, samples, signal_known)
+    status = _status(params, state, samples, signal_known)
     values = _values(params, state, samples, contract.prices)
     values[status != SignalState.KNOWN] = np.nan
     fed = _fed(params, samples, values, contract)
@@ -141,7 +145,7 @@ def stacked_input(state: State) -> Float32:
     return state.stack.reshape(len(state.stack), -1).copy()
 
 
-def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
+def _status(params: Params, state: State, samples: Samples, signal_known: Bool) -> Int:
     """Return the SignalState (N, 10) of each observation."""
     status = np.empty((len(samples.time), len(OBSERVATIONS)), np.int32)
     status[...] = np.where(signal_known[:, _AGE_OF], SignalState.KNOWN, SignalState.UNKNOWN)
@@ -151,7 +155,9 @@ def _status(params: Params, samples: Samples, signal_known: Bool) -> Int:
     status[~either(params.present & (samples.spec_replicas > 0)), 9] = SignalState.NOT_APPLICABLE
     serving = params.present & ((samples.ready_replicas > 0) | ~signal_known[:, 5:6])
     status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
-    status[~either(serving), 1] = SignalState.NOT_APPLICABLE
+    status[:, 1] = np.where(params.stream, SignalState.NOT_APPLICABLE, SignalState.KNOWN)
+    told = np.where(params.stream, signal_known[:, 0], np.isfinite(state.headroom[:, NEAR]))
+    status[:, 8] = np.where(told, SignalState.KNOWN, SignalState.UNKNOWN)
     status[~serving[:, GPU], 2] = SignalState.NOT_APPLICABLE
     status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = SignalState.NOT_APPLICABLE
     status[:, 5:7][~params.present] = SignalState.NOT_APPLICABLE
@@ -170,7 +176,8 @@ def _values(params: Params, state: State, samples: Samples, prices: Prices | Non
     """Return the observations (N, 10) in the units people read; the caller overwrites unknown ones."""
     values = np.empty((len(samples.time), len(OBSERVATIONS)))
     values[:, 0] = samples.cpu_utilization
-    values[:, 1] = samples.memory_utilization
+    pools = np.maximum(total(params.present.astype(np.float64)), 1.0)
+    values[:, 1] = 100 * (total(np.where(params.present, factors(state), 0.0)) / pools - 1)
     values[:, 2] = samples.gpu_utilization
     values[:, 3] = samples.p95_ms
     capacity = np.where(params.present, params.max_replicas * params.requests_per_second, 0.0)
@@ -184,7 +191,9 @@ def _values(params: Params, state: State, samples: Samples, prices: Prices | Non
     with np.errstate(invalid="ignore"):
         trend = forecast.load_trend(upper / request, samples.arrival_rate / request)
     values[:, 7] = np.where(np.isnan(trend), 0.0, trend)
-    values[:, 8] = forecast.variance_of(history)
+    values[:, 8] = state.headroom[:, NEAR]
+    if params.stream.any():
+        values[:, 8] = np.where(params.stream, forecast.variance_of(history), values[:, 8])
     ordered = total(capacity_of_replicas(params, samples.spec_replicas))
     with np.errstate(invalid="ignore", divide="ignore"):
         values[:, 9] = 100 * np.fmax(upper, samples.arrival_rate) / ordered

@@ -64,6 +64,9 @@ class RuleSettings:
     placement: Int | int = BY_LOAD
     """Split of the traffic: a traffic preference (`Placement`), or `BY_LOAD`."""
 
+    lasting: bool = False
+    """The steps of a network above the rule move the headroom in its plan (`headroom`), not the replicas at once."""
+
     spec: SpecSettings = field(default_factory=SpecSettings)
     """Fields of the policy's spec that the rule sets; `loading` is relative to the target utilization."""
 
@@ -108,8 +111,8 @@ def rule_of(manifest: Manifest) -> RuleSettings | None:
         return None
     gains = manifest.rule.model_dump()
     if manifest.learned is None:
-        return RuleSettings(**gains, late_price=0.0, placement=Placement.BALANCED)
-    return RuleSettings(**gains, **manifest.learned.model_dump())
+        return RuleSettings(**gains, late_price=0.0, placement=Placement.BALANCED, lasting=manifest.lasting)
+    return RuleSettings(**gains, **manifest.learned.model_dump(), lasting=manifest.lasting)
 
 
 def rule_under(actor: ActorLike) -> RuleSettings | None:
@@ -137,12 +140,15 @@ def rule_split(
     return splits, *by_load(params, state.placement, state.preference, ready, samples.arrival_rate, plan.load)
 
 
-def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSettings) -> Plan:
+def rule_plan(
+    params: Params, state: State, samples: Samples, settings: RuleSettings, headroom: Float | None = None
+) -> Plan:
     """Return the rule's replicas, and the load that they are for; `spec_replicas` where load or capacity are not known.
 
     The pool with the cheaper capacity (the base) carries whole replicas' worth of the forecast, the other the
     remainder and, where it is ready sooner, the load of base replicas that are still starting. For consumers of a
     stream the load includes the drain of their lag, and the busiest of the replicas has to carry its partitions.
+    `headroom` (N, 2) is the capacity to plan over the one that the load needs; None: no more than that.
     """
     # Messages that come sooner than pods start wait: nothing is held ready for them, nor are their queues pooled.
     late_price = np.where(params.stream, 0.0, settings.late_price)
@@ -164,6 +170,8 @@ def rule_plan(params: Params, state: State, samples: Samples, settings: RuleSett
     usable = capacity > 0
     unit_price = np.where(usable, params.cost_per_hour / np.where(usable, capacity, 1.0), np.inf)
     base = np.where(unit_price[:, 0] <= unit_price[:, 1], 0, 1).astype(np.int32)
+    # The headroom is of replicas: it must not make the other pool the cheaper one.
+    capacity = capacity if headroom is None else capacity / headroom
     rows = np.arange(len(base), dtype=np.int32)
     base_replicas, rest_replicas = _split(params, samples, load, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)

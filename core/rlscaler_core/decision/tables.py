@@ -18,6 +18,7 @@ from rlscaler_core.decision.types import (
     BEHAVIOR_RULES,
     BELIEF,
     EVENTS,
+    HEADROOM,
     OBSERVATIONS,
     PEAKS,
     RATE_HISTORY,
@@ -228,5 +229,6 @@ def initial_state(n: int, stack_size: int, history: int = RATE_HISTORY, *, forec
         counted_slo_ms=np.full(n, np.nan),
         price_factor=np.ones(n),
         belief=np.full((n, BELIEF), np.nan),
+        headroom=np.full((n, HEADROOM), np.nan),
         trial=np.full((n, TRIAL), np.nan),
     )

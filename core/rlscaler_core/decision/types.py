@@ -27,16 +27,21 @@ POOLS = ("gpu", "cpu")
 
 OBSERVATIONS = (
     "cpu_utilization",
-    "memory_utilization",
+    "headroom",
     "gpu_utilization",
     "p95_latency",
     "throughput",
     "gpu_replicas",
     "cpu_replicas",
     "load_trend",
-    "load_variance",
+    "near_misses",
     "forecast_utilization",
 )
+
+STREAM_OBSERVATIONS = tuple(
+    {"headroom": "memory_utilization", "near_misses": "load_variance"}.get(name, name) for name in OBSERVATIONS
+)
+"""The same of consumers of a stream, whose replicas have no headroom and whose lag is no near miss."""
 
 SIGNALS = ("arrival_rate", "cpu_utilization", "memory_utilization", "gpu_utilization", "p95_latency", "replicas")
 """Sensed signals, in the column order of `Samples.age_seconds`."""
@@ -55,6 +60,9 @@ TRIAL = 10
 
 BELIEF = 21
 """Numbers that are kept of the belief about a replica's capacity: `belief` has their meaning."""
+
+HEADROOM = 7
+"""Numbers that are kept of the headroom above the rule's plan: `headroom` has their meaning."""
 
 BEHAVIOR_RULES = 4
 """The most `behavior` policies per direction that are evaluated; the CRD refuses longer lists."""
@@ -245,6 +253,7 @@ class State(Rows):
     counted_slo_ms: Float  # (N,) the latency beyond which they are late; NaN = none was counted
     price_factor: Float  # (N,) on the price of lateness
     belief: Float  # (N, BELIEF) about a replica's capacity, in columns as in `belief`
+    headroom: Float  # (N, HEADROOM) above the rule's plan, and near misses, in columns as in `headroom`
     trial: Float  # (N, TRIAL) the last scale-up of a stream's consumers, in columns as there
 
 
@@ -271,6 +280,11 @@ class Decision(Rows):
     placement: Int  # (N,)
     weights: Int  # (N, 2) per mille
     flags: Int  # (N,) Flag bits
+
+
+def observations(params: Params) -> tuple[str, ...]:
+    """Return the names of the ten numbers of the first row."""
+    return STREAM_OBSERVATIONS if params.stream[0] else OBSERVATIONS
 
 
 def either(pools: Bool) -> Bool:

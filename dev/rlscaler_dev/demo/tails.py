@@ -15,6 +15,7 @@ import numpy as np
 from rlscaler_core.decision.forecaster import outlook
 from rlscaler_core.decision.forecaster.learn import RECOVERY_SECONDS
 from rlscaler_core.decision.forecaster.storage import from_text
+from rlscaler_core.decision.headroom import Above, in_words
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS
 
 RECENT_SECONDS = 10.0
@@ -108,6 +109,8 @@ class DecisionLine:
     """Required observations that were unknown."""
     jump: float
     """Probability of a jump of the load within a cold start and an interval, as learned; 0 where nothing is."""
+    headroom: str = ""
+    """Headroom that the network has made, in words, and the replicas planned with it; empty for another actor."""
 
 
 def read_decision(line: str) -> DecisionLine:
@@ -122,7 +125,16 @@ def read_decision(line: str) -> DecisionLine:
         guards=tuple(guard_texts(record["guards"])),
         unknown_required=len(record["unknown_required"]),
         jump=_expected_jump(record),
+        headroom=_headroom(record),
     )
+
+
+def _headroom(record: dict[str, Any]) -> str:
+    if (pools := record.get("headroom")) is None:
+        return ""
+    words = in_words({pool: Above(**value) for pool, value in pools.items()})
+    plans = [guard["after"] for guard in record["guards"] if guard["guard"] == "proposal"]
+    return f"{words}: {plans[0]['gpu']} GPU and {plans[0]['cpu']} CPU planned" if plans else words
 
 
 def _expected_jump(record: dict[str, Any]) -> float:

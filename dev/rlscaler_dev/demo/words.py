@@ -25,13 +25,16 @@ JUMP_SECONDS = 5
 
 
 def action_words(decision: DecisionLine) -> str:
-    """Return the decision in words: the change of replicas, the jump that it expects, the guards that changed it.
+    """Return the decision in words: the change of replicas, the jump that it expects, headroom and plan,
+    the guards that changed it.
 
     The only place where an action is put into words.
     """
     parts = [change_words(decision.base, decision.desired) or "keeps the replicas"]
     if decision.jump >= LIKELY:
         parts.append(f"expects a jump of the load within a minute ({100 * decision.jump:.0f} %)")
+    if decision.headroom:
+        parts.append(decision.headroom)
     return "; ".join([*parts, *(guard for guard in decision.guards if not _idle(guard))])
 
 

@@ -13,6 +13,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rlscaler_core.decision.headroom import Above, in_words
 from rlscaler_core.decision.units import LOADS
 from rlscaler_operator.cli.terminal import UNKNOWN
 
@@ -54,6 +55,8 @@ def detail(body: Body) -> RenderableType:
     facts.add_row("Traffic", _placement(body) + _weights(body))
     facts.add_row("Latency", _latency(body))
     facts.add_row("Capacity", _capacity(body))
+    if (headroom := status.get("headroom")) is not None:
+        facts.add_row("Headroom", headroom_words(headroom))
     for pool, size in pod_sizes(body).items():
         facts.add_row(f"{pool.upper()} pods", size)
     facts.add_row("Cost", f"{_number(body, 'costPerHour')} an hour")
@@ -91,6 +94,12 @@ def pool_of(body: Body, pool: str) -> str:
     """Return the replicas of a pool as `ready/desired`."""
     target = ((body.get("status") or {}).get("targets") or {}).get(pool) or {}
     return str(target.get("summary") or UNKNOWN)
+
+
+def headroom_words(headroom: Mapping[str, Any]) -> str:
+    """Return `status.headroom` as text, such as `gpu 18 % above the plan since 09:14`."""
+    since = {pool: datetime.fromisoformat(value["since"]).timestamp() for pool, value in headroom.items()}
+    return in_words({pool: Above(value["percent"], since[pool]) for pool, value in headroom.items()})
 
 
 def pod_sizes(body: Body) -> dict[str, str]:

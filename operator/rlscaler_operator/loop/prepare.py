@@ -16,7 +16,13 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.loop.actors import Actors
 from rlscaler_operator.loop.learn import learned, size_pods
 from rlscaler_operator.reporting.metrics import Metrics
-from rlscaler_operator.reporting.stabilization import restore, restore_capacity, restore_forecaster, restore_placement
+from rlscaler_operator.reporting.stabilization import (
+    restore,
+    restore_capacity,
+    restore_forecaster,
+    restore_headroom,
+    restore_placement,
+)
 from rlscaler_operator.sensing.measure import (
     NO_STREAM,
     Readings,
@@ -162,6 +168,7 @@ class Preparer:
         if written.slo is not None and written.slo.signal == subject.signal:
             restore_slo(state, written.slo)
         restore_capacity(state, params, written.capacity, now)
+        restore_headroom(state, written.headroom, None if written.model is None else written.model.digest)
         return restore(state, params, written.stabilization, now)
 
     def _pending(self, policy: Policy, params: Params) -> tuple[tuple[float, float], tuple[int, int]]:

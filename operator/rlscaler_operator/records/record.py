@@ -16,9 +16,10 @@ from rlscaler_core.decision.batch import Entry, Outcome
 from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.error_budget import budget_left
 from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.headroom import above
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.throughput import follows
-from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Observation, SignalState
+from rlscaler_core.decision.types import POOLS, Decision, SignalState, observations
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
@@ -74,8 +75,9 @@ def line(
         "params": encode(entry.params),
         "state": encode_state(entry.state),
         "samples": encode(entry.samples),
-        "observation": None if outcome.observation is None else observation_record(outcome.observation),
+        "observation": observed(outcome),
         "capacity": by_pool(believed(entry.params, outcome.state).requests_per_second[0]),
+        "headroom": headroom(outcome),
         "error_budget": error_budget(outcome),
         "grant": outcome.granted or None,
         "sharing": outcome.sharing or None,
@@ -102,6 +104,12 @@ def result(outcome: Outcome, decision: Decision) -> Json:
         "placement": PLACEMENTS[int(decision.placement[0])],
         "weights": by_pool(decision.weights[0]),
     }
+
+
+def headroom(outcome: Outcome) -> Json | None:
+    """Return by pool the headroom in percent and since when; None for an actor that moves none."""
+    pools = above(outcome.state)
+    return None if pools is None else {pool: value._asdict() for pool, value in pools.items()}
 
 
 def error_budget(outcome: Outcome) -> Json:
@@ -168,16 +176,19 @@ def seconds(outcome: Outcome, applied: Applied | None) -> dict[str, float]:
     return {name: round(took, 6) for name, took in stages.items() if took is not None}
 
 
-def observation_record(observation: Observation, index: int = 0) -> Json:
-    """Return the numbers of an observation with state and age, by name."""
+def observed(outcome: Outcome) -> Json | None:
+    """Return the observed numbers with state and age, by name; None at a tick between two actions."""
+    observation = outcome.observation
+    if observation is None:
+        return None
     return {
         name: {
-            "value": exact(observation.values[index, i]),
-            "fed": exact(observation.fed[index, i]),
-            "state": SignalState(int(observation.status[index, i])).name,
-            "age_seconds": exact(observation.age_seconds[index, i]),
+            "value": exact(observation.values[0, i]),
+            "fed": exact(observation.fed[0, i]),
+            "state": SignalState(int(observation.status[0, i])).name,
+            "age_seconds": exact(observation.age_seconds[0, i]),
         }
-        for i, name in enumerate(OBSERVATIONS)
+        for i, name in enumerate(observations(outcome.entry.params))
     }
 
 

@@ -30,7 +30,7 @@ SERIES = ("rate_time", "rate_value")
 FORECASTER = ("load_recent", "load_calendar")
 """Columns of `State` that are recorded together, as one text."""
 
-SPARSE = ("belief", "trial")
+SPARSE = ("belief", "headroom", "trial")
 """Columns of `State` that are left out where they are empty."""
 
 SLOTS = {

@@ -15,7 +15,8 @@ from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.forecaster import rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, is_kept, recent_of
 from rlscaler_core.decision.guards import GUARDS
-from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision
+from rlscaler_core.decision.headroom import factors
+from rlscaler_core.decision.types import POOLS, Decision, observations
 from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.actuation.resize import ResizeOutcome
@@ -159,8 +160,10 @@ def _acted(metrics: Metrics, of: Series, outcome: Outcome, decision: Decision) -
             of.put(metrics.probability, chance, head, name)
         of.put(metrics.entropy, entropy_ratio(chances), head)
     if outcome.observation is not None:
-        for name, value in zip(OBSERVATIONS, outcome.observation.values[0].tolist(), strict=True):
+        for name, value in zip(observations(outcome.entry.params), outcome.observation.values[0].tolist(), strict=True):
             of.put(metrics.observation, value, name)
+    for pool, factor in zip(POOLS, factors(outcome.state)[0].tolist(), strict=True):
+        of.put(metrics.headroom, factor - 1, pool)
     if is_kept(outcome.state.load_recent):
         _forecasts(metrics, of, outcome)
 

@@ -228,6 +228,11 @@ class Metrics:
             "overspent; NaN where too few requests were counted to say.",
             LABELS,
         )
+        self.headroom = gauge(
+            "rlscaler_headroom_ratio",
+            "Capacity that is planned above the need of the load, as a part of it; 0 = as the forecast rule plans.",
+            (*LABELS, "pool"),
+        )
         self.late_price = gauge(
             "rlscaler_late_price_replicas",
             "Replicas of the dearer pool that one percent of late requests is worth to the forecast rule now; NaN for "

@@ -17,7 +17,7 @@ from rlscaler_core.api.status import PodSizes, SLOStatus
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.forecaster.storage import to_text
-from rlscaler_core.decision.types import POOLS, Decision, Params, State
+from rlscaler_core.decision.types import POOLS, Decision, Params, State, observations
 from rlscaler_core.decision.units import UNITS
 from rlscaler_core.vertical.storage import to_text as to_text_of_sizes
 from rlscaler_operator.actuation.apply import Applied
@@ -121,7 +121,9 @@ class Reporter:
         """Put a decision into status and audit log: every action, and sensing ticks with a change or a write."""
         kind, changes = outcome.entry.kind, bool((decision.desired != decision.base).any())
         if outcome.observation is not None:
-            policy.report.observation = status.observation_status(outcome.observation, now)
+            policy.report.observation = status.observation_status(
+                outcome.observation, now, observations(outcome.entry.params)
+            )
         wrote = applied is not None and any(write.applied for write in applied.writes.values())
         if kind != "action" and not changes and not wrote:
             return
@@ -250,6 +252,7 @@ class Reporter:
                 route.name if route else None,
             )
             parts["capacity"] = status.capacity_status(params, outcome.state)
+            parts["headroom"] = status.headroom_status(outcome.state)
             parts["forecaster"] = _kept_forecaster(policy, params, outcome.state, now)
             parts["pod_sizes"] = _kept_sizes(policy, now)
             parts["slo"] = _kept_slo(policy, outcome, now)

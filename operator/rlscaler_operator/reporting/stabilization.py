@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from rlscaler_core.api.headroom import HeadroomStatus
 from rlscaler_core.api.status import EXPIRIES, CapacityStatus, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.decision import headroom as headrooms
 from rlscaler_core.decision.belief import resume
 from rlscaler_core.decision.forecaster.memory import sound
 from rlscaler_core.decision.forecaster.storage import from_text
@@ -86,6 +88,16 @@ def restore_capacity(state: State, params: Params, status: CapacityStatus | None
     if status.uncertain_percent is not None:
         value, declared, percent = np.array(columns, np.float64)[:, None, :]
         resume(params, state, value, declared, percent, now)
+
+
+def restore_headroom(state: State, status: HeadroomStatus | None, digest: str | None) -> None:
+    """Restore the headroom in place that the network of this sha256 had made."""
+    if status is None:
+        return
+    pools = [getattr(status, pool) for pool in POOLS]
+    percent = np.array([math.nan if pool is None else pool.percent for pool in pools])
+    since = np.array([math.nan if pool is None or pool.since is None else pool.since.timestamp() for pool in pools])
+    headrooms.resume(state, percent, since, headrooms.model_number(digest or ""))
 
 
 def restore_forecaster(state: State, text: str | None) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 
+from rlscaler_core.api.headroom import HeadroomStatus, PoolHeadroom
 from rlscaler_core.api.status import (
     HISTORY,
     Action,
@@ -32,6 +33,7 @@ from rlscaler_core.api.status import (
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.belief import VALUE, VARIANCE, believed
 from rlscaler_core.decision.guards import STAGES
+from rlscaler_core.decision.headroom import above
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState, State
 from rlscaler_core.decision.units import UNITS
 from rlscaler_operator.cluster.bodies import Deployment
@@ -84,10 +86,12 @@ def with_history(history: list[DecisionStatus], decision: LastDecision) -> list[
     return [short, *history][:HISTORY]
 
 
-def observation_status(observation: Observation, time: float) -> ObservationStatus:
+def observation_status(observation: Observation, time: float, names: Sequence[str] = OBSERVATIONS) -> ObservationStatus:
     """Return the ten numbers of the first row, rounded for people."""
     signals: dict[str, Signal] = {}
-    for i, name in enumerate(OBSERVATIONS):
+    for i, name in enumerate(names):
+        if name not in ObservationStatus.model_fields:
+            continue
         value, age = float(observation.values[0, i]), float(observation.age_seconds[0, i])
         digits = 0 if name == "p95_latency" else 3
         signals[name] = Signal(
@@ -154,6 +158,19 @@ def capacity_status(params: Params, state: State) -> CapacityStatus:
         cpu=carried.cpu,
         declared=_by_pool(params, params.requests_per_second[0]),
         uncertain_percent=_by_pool(params, percent),
+    )
+
+
+def headroom_status(state: State) -> HeadroomStatus | None:
+    """Return the headroom of the first row; None where no network moves one."""
+    pools = above(state)
+    if pools is None:
+        return None
+    return HeadroomStatus(
+        **{
+            pool: PoolHeadroom(percent=round(value.percent, 1), since=datetime.fromtimestamp(value.since, UTC))
+            for pool, value in pools.items()
+        }
     )
 
 

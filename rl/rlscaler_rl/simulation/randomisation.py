@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rlscaler_rl.simulation import generative
 from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
-from rlscaler_rl.simulation.scenario import NOMINAL, PAST_SECONDS, Scenarios, arrival_window, build
+from rlscaler_rl.simulation.scenario import NOMINAL, PAST_SECONDS, Scenarios, arrival_window, build, start_seconds
 from rlscaler_rl.simulation.tables import CVS
 
 Float = NDArray[np.float64]
@@ -50,7 +50,8 @@ def randomised(
     """N scenarios of one action interval and one duration, both in seconds; every draw comes from `rng`."""
     kind = rng.random(n)
     service = _service(n, rng, ranges)
-    _make_nominal(service, kind < min(ranges.wholly_nominal_share, 1 - ranges.one_pool_share))
+    _make_nominal(service, kind < min(ranges.wholly_nominal_share, 1 - ranges.one_pool_share), rng)
+    service |= _uncertain(service, rng, ranges)
     present, rps = _present(rng, kind >= 1 - ranges.one_pool_share), service["rps"]
     service["max_replicas"] = service["max_replicas"] * present
     capacity = (service["max_replicas"] * rps).sum(1)
@@ -115,7 +116,6 @@ def _service(n: int, rng: np.random.Generator, ranges: Ranges) -> dict[str, NDAr
         "timeout": np.maximum(NOMINAL["timeout"], 3 * slo_ms / 1000),
         "price_ratio": draw.log("price_ratio", ranges.price_ratio),
         "rps": rps,
-        "believed_rps": rps * (1 + draw.spread((n, 2), ranges.believed_error)),
         "cold_start_low": cold_start - spread,
         "cold_start_high": cold_start + spread,
         "schedulable": np.where(rng.random((n, 1)) < 0.1, room, MAX_PODS),
@@ -159,15 +159,36 @@ class _Draw:
         keep = self.rng.random((self.n, 1)) < self.share
         return np.where(keep, np.array(NOMINAL[name]), drawn)
 
-    def spread(self, shape: tuple[int, ...], error: float) -> Float:
-        nominal = self.rng.random((self.n, 1)) < self.share
-        return np.where(nominal, 0.0, self.rng.uniform(-error, error, shape))
+
+_MEASURED = ("scrape", "phase", "delay", "arrival_window", "window")
+"""Columns of the measurement, which half of the nominal services have drawn ones of."""
 
 
-def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_]) -> None:
+def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_], rng: np.random.Generator) -> None:
+    quick = rows & (rng.random(len(rows)) < 0.5)
     for name, column in service.items():
-        nominal = NOMINAL["rps" if name == "believed_rps" else name]
-        service[name] = np.where(rows[:, None] if column.ndim == 2 else rows, nominal, column)
+        nominal = quick if name in _MEASURED else rows
+        service[name] = np.where(nominal[:, None] if column.ndim == 2 else nominal, NOMINAL[name], column)
+
+
+def _uncertain(service: dict[str, NDArray[Any]], rng: np.random.Generator, ranges: Ranges) -> dict[str, Float]:
+    """Columns of what nobody declares: how far the capacity is off, its swing and its fall, and the price of starts."""
+    n = len(service["slo_ms"])
+
+    def drawn(bounds: tuple[float, float], share: float) -> Float:
+        return np.where(rng.random(n) < share, rng.uniform(*bounds, n), 0.0)[:, None].repeat(2, axis=1)
+
+    error = rng.uniform(-ranges.believed_error, ranges.believed_error, (n, 2))
+    # A new version of the software is on both pools: half of the services are off by the same part on both.
+    error[:, 1] = np.where(rng.random(n) < 0.5, error[:, 0], error[:, 1])
+    error[rng.random(n) < ranges.exact_share] = 0.0
+    cold_start = (service["cold_start_low"] + service["cold_start_high"]) / 2
+    return {
+        "believed_rps": service["rps"] / (1 + error),
+        "drift": drawn(ranges.drift, ranges.drift_share),
+        "fall": drawn(ranges.fall, ranges.fall_share),
+        "start_seconds": np.where(rng.random((n, 1)) < ranges.priced_share, start_seconds(cold_start), 0.0),
+    }
 
 
 def _present(rng: np.random.Generator, single: NDArray[np.bool_]) -> NDArray[np.bool_]:

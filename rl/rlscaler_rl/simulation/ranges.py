@@ -53,12 +53,22 @@ class Ranges:
     """Probability of the default step size, a tenth of `max_replicas`."""
     step_part: tuple[float, float] = (0.03, 0.25)
     """Another step size over `max_replicas`."""
-    scrape: tuple[int, ...] = (2, 2, 5, 10, 15)
+    scrape: tuple[int, ...] = (2, 2, 5, 10, 15, 30)
     """Seconds between two scrapes, one of these."""
     delay: tuple[int, int] = (0, 15)
     """Whole seconds until a scraped sample can be queried."""
-    believed_error: float = 0.1
-    """Largest relative error of the capacity that the operator assumes."""
+    believed_error: float = 0.4
+    """Largest difference of the true capacity of a replica from the declared one, relative to the latter."""
+    exact_share: float = 0.3
+    """Probability that the capacity is as declared."""
+    drift: tuple[float, float] = (0.0, 0.25)
+    """Relative amplitude by which the capacity swings within a day, in `drift_share` of the services."""
+    drift_share: float = 0.5
+    fall: tuple[float, float] = (0.1, 0.4)
+    """Part of the capacity that is lost in the middle of an episode, in `fall_share` of the services."""
+    fall_share: float = 0.1
+    priced_share: float = 0.7
+    """Probability that a start costs what an image pull and a drain cost; otherwise it is free."""
 
 
 RANGES = Ranges()

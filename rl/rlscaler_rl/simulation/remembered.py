@@ -35,7 +35,7 @@ GRID = 60
 LEAST_HOURS = 0.5
 """Hours that a forecaster has seen at least."""
 
-SERVICES, MOMENTS = 512, 12
+SERVICES, MOMENTS = 256, 24
 """Services in a pool for training, and moments of each that episodes begin at."""
 
 

@@ -46,7 +46,9 @@ class EnvironmentConfig(_Part):
     objective: Literal["slo_cost", "weighted", "performance_cost"] = "slo_cost"
     residual: bool = True
     """The action is added to the forecast rule's replicas instead of the present ones."""
-    history_hours: float = Field(default=12.0, ge=0, le=240)
+    lasting: bool = True
+    """The steps of the replica heads move a lasting headroom above the rule's plan; without `residual` they cannot."""
+    history_hours: float = Field(default=4.0, ge=0, le=240)
     """Most hours of load before an episode that the forecaster and the rule under the network have learned from. 0: the
     rule knows the last three minutes; without `residual` there is no rule that could know more."""
     stack_size: int = Field(default=12, ge=1, le=64)
@@ -126,7 +128,7 @@ class AgentConfig(_Part):
     torch_threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks are trained; auto takes the device that is faster at the first update."""
-    learning_rate: float = Field(default=8e-4, gt=0)
+    learning_rate: float = Field(default=6e-4, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
     hidden_size: int = Field(default=128, ge=1)
@@ -136,11 +138,11 @@ class AgentConfig(_Part):
     """Steps of every environment between two updates."""
     batch_size: int = Field(default=3072, ge=1)
     ppo_epochs: int = Field(default=3, ge=1)
-    gamma: float = Field(default=0.95, ge=0, le=1)
+    gamma: float = Field(default=0.97, ge=0, le=1)
     gae_lambda: float = Field(default=0.95, ge=0, le=1)
     clip_epsilon: float = Field(default=0.2, gt=0)
-    entropy: float = Field(default=0.004, ge=0)
-    final_entropy: float = Field(default=0.0005, ge=0)
+    entropy: float = Field(default=0.003, ge=0)
+    final_entropy: float = Field(default=0.0003, ge=0)
     """Reached linearly at the end."""
     max_grad_norm: float = Field(default=5.0, gt=0)
 

@@ -106,6 +106,7 @@ def bare_manifest(config: TrainingConfig, name: str = "ppo") -> Manifest:
         name=name,
         stack_size=environment.stack_size,
         residual=environment.residual,
+        lasting=environment.residual and environment.lasting,
         learned=PRICES if environment.past_hours() else None,
     )
 
@@ -189,7 +190,7 @@ def write(folder: Path, stem: str, manifest_name: str, content: bytes, manifest:
     """
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / f"{stem}.onnx", content)
-    unused = {"rule": not manifest.residual, "learned": manifest.learned is None}
+    unused = {"rule": not manifest.residual, "learned": manifest.learned is None, "lasting": not manifest.lasting}
     exclude: dict[str, Any] = {name: True for name, is_unused in unused.items() if is_unused}
     if manifest.envelope is not None and manifest.envelope.consumers is None:
         exclude["envelope"] = {"consumers"}

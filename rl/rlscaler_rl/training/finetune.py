@@ -69,6 +69,7 @@ class FineTuning(BaseModel):
                 envs=self.envs,
                 stack_size=start.manifest.stack_size,
                 residual=start.manifest.residual,
+                lasting=start.manifest.lasting,
                 action_interval=interval,
                 episode_duration=episode,
             ),

@@ -116,7 +116,8 @@ def _manifest(folder: Path) -> Manifest:
     try:
         environment = json.loads(path.read_text(encoding="utf-8"))["environment"]
         residual = bool(environment.get("residual", False))
+        lasting = residual and bool(environment.get("lasting", False))
         learned = PRICES if residual and environment.get("history_hours", 0) else None
     except (ValueError, KeyError, AttributeError) as error:
         raise ModelError(f"{path}: says nothing of the environment ({error}); restore the run's file") from error
-    return Manifest(name=folder.name, residual=residual, learned=learned)
+    return Manifest(name=folder.name, residual=residual, lasting=lasting, learned=learned)

@@ -113,8 +113,9 @@ class Recorder(BaseCallback):
         for workload, row in figures["workloads"].items():
             self.logger.record(f"validation/{workload}", row["j"])
         self.logger.record("validation/j", figures["mean"]["j"])
-        if figures["mean"]["j"] < self.best:
-            self.best = figures["mean"]["j"]
+        self.logger.record("validation/against_rule_percent", figures["against_rule"]["mean"])
+        if figures["against_rule"]["high"] < self.best:
+            self.best = figures["against_rule"]["high"]
             self._save_model("best_model.zip")
             content, manifest = export(self.model.policy, self.config, self.num_timesteps, device=self.device.record())
             write(self.folder, "policy", "manifest.json", content, manifest)
@@ -127,7 +128,7 @@ class Recorder(BaseCallback):
                 "reward": self.recent[0],
                 "cost": self.recent[1],
                 "late_percent": self.recent[2],
-                "validation": {key: figures[key] for key in ("mean", "workloads")},
+                "validation": {key: figures[key] for key in ("mean", "workloads", "against_rule")},
             }
         )
         write_atomically(self.folder / "training_progress.json", json.dumps(self.rows, indent=1) + "\n")

@@ -170,6 +170,7 @@ class _Kept:
 
 def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> SeedResult:
     from rlscaler_rl.training.train import train
+    from rlscaler_rl.training.validation import best_of
 
     result, label = SeedResult(config.agent.seed), f"seed {config.agent.seed}: "
     resume = bool(checkpoint.found(folder))
@@ -179,7 +180,7 @@ def _train(config: TrainingConfig, folder: Path, stop: Callable[[], bool]) -> Se
         result.error = str(error)
         return result
     rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
-    best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
+    best = best_of(rows)
     result.steps, result.seconds, result.device = rows[-1]["steps"], rows[-1]["seconds"], rows[-1]["device"]
     for name in FIGURES:
         setattr(result, name, best["validation"]["mean"][name])

@@ -53,7 +53,7 @@ class Options:
 def config_of(options: Options) -> TrainingConfig:
     """The settings as the training code of services takes them."""
     environment = EnvironmentConfig(
-        envs=options.groups, residual=True, history_hours=0.0, stack_size=4, asymmetric=False
+        envs=options.groups, residual=True, lasting=False, history_hours=0.0, stack_size=4, asymmetric=False
     )
     agent = AgentConfig(
         steps=options.steps,

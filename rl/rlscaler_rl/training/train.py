@@ -33,6 +33,7 @@ from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.objective import objective_of
 from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy, begin_with_no_change
 from rlscaler_rl.training.recorder import Recorder
+from rlscaler_rl.training.validation import best_of
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 RESULTS = Path("rl")
@@ -209,7 +210,7 @@ def _device(config: TrainingConfig, begun: checkpoint.Checkpoint | None) -> devi
 def summary(folder: Path) -> str:
     """A few lines about the best validation of a run."""
     rows = json.loads((folder / "training_progress.json").read_text(encoding="utf-8"))
-    best = min(rows, key=lambda row: row["validation"]["mean"]["j"])
+    best = best_of(rows)
     lines = [
         f"{workload:>14}  J {figures['j']:6.2f}  cost {figures['cost']:5.2f}  late {figures['late_percent']:5.2f} %"
         for workload, figures in {**best["validation"]["workloads"], "mean": best["validation"]["mean"]}.items()

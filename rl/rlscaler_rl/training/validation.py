@@ -1,4 +1,8 @@
-"""Validation of a network in training: stretches of an hour that no training draws and no report looks at."""
+"""Validation of a network in training: stretches of an hour that no training draws and no report looks at.
+
+They are of services whose capacity nobody has declared rightly, as in training. The rule without the network plays them
+too, and the interval of the difference chooses among checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from rlscaler_core.decision.rule import Rule
+from rlscaler_core.decision.types import Float
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result, run
 from rlscaler_rl.simulation.generative import MODEL, LoadModel, draw
@@ -24,9 +30,9 @@ DRAWN = ("drawn", "smooth", "services", "one_pool")
 """Loads of the generative model on the nominal service; without bursts and switches; on all services; on one pool."""
 
 WORKLOADS = (*DRAWN, *(name for name in TRACES if name != HELD_OUT))
-"""The mean over these, each alike, chooses among checkpoints."""
+"""Each has as many episodes as the others."""
 
-HISTORY_HOURS = 6.0
+HISTORY_HOURS = 2.0
 """Hours that the services have been there, at most."""
 
 EPISODES = 16
@@ -82,18 +88,52 @@ def places() -> dict[str, slice]:
 
 
 def validate(actor: Any) -> dict[str, Any]:
-    """`mean` {j, cost, late_percent}, and the same per workload (`workloads`) and per condition (`settings`).
+    """`mean` {j, cost, late_percent}, the same per workload (`workloads`) and per condition (`settings`), and
+    `against_rule` {mean, low, high}: the difference of J from the rule's in percent with its 95 % interval.
 
     Costs are in the price of the nominal service's replicas at the same share of all replicas, as rewards are: one
     service of 64 replicas would otherwise outweigh all others.
     """
     tables: dict[str, dict[str, dict[str, float]]] = {}
-    for interval, duration, anyhow in CONDITIONS:
+    own, of_the_rule = [], []
+    for condition in CONDITIONS:
+        interval, duration, anyhow = condition
         name = f"{interval:g}s/{duration}s" + (", any replicas" if anyhow else "")
         played = scenarios(interval, duration, anyhow)
-        tables[name] = by_workload(run(played, actor).result, played)
+        figures = run(played, actor).result
+        tables[name] = by_workload(figures, played)
+        own.append(_j(figures, played))
+        of_the_rule.append(_of_the_rule(condition))
     per_workload = {name: _mean(tables, (name,)) for name in WORKLOADS}
-    return {"mean": _mean(tables, WORKLOADS), "workloads": per_workload, "settings": tables}
+    against = _against(np.mean(own, axis=0), np.mean(of_the_rule, axis=0))
+    return {"mean": _mean(tables, WORKLOADS), "workloads": per_workload, "settings": tables, "against_rule": against}
+
+
+def best_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the row of a run's progress whose network is surest to be better than the rule."""
+    return min(rows, key=lambda row: row["validation"]["against_rule"]["high"])
+
+
+@lru_cache(maxsize=len(CONDITIONS))
+def _of_the_rule(condition: tuple[float, int, bool]) -> Float:
+    played = scenarios(*condition)
+    return _j(run(played, Rule()).result, played)
+
+
+def _against(own: Float, rule: Float) -> dict[str, float]:
+    """Return the interval of the mean difference (N,) of J, over N services, in percent of the rule's.
+
+    The conditions of a service are averaged before: they share its load.
+    """
+    difference = own - rule
+    mean, error = difference.mean(), 1.96 * difference.std(ddof=1) / np.sqrt(len(difference))
+    shares = {"mean": mean, "low": mean - error, "high": mean + error}
+    return {name: float(100 * value / rule.mean()) for name, value in shares.items()}
+
+
+def _j(figures: Result, played: Scenarios) -> Float:
+    """Return J (N,) at the price of the nominal service, see `validate`."""
+    return np.asarray(figures.cost * objectives.norms(played).size + LATE_WEIGHT * figures.late_percent)
 
 
 def by_workload(figures: Result, played: Scenarios) -> dict[str, dict[str, float]]:

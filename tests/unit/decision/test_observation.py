@@ -67,7 +67,7 @@ def test_a_network_is_shown_the_forecast_of_the_rule_that_it_stands_on() -> None
 def test_values_are_what_people_read_and_fed_is_dimensionless() -> None:
     observation = observed()
     values, fed = named(observation.values), named(observation.fed)
-    assert (values["cpu_utilization"], values["memory_utilization"], values["gpu_utilization"]) == (50, 40, 60)
+    assert (values["cpu_utilization"], values["headroom"], values["gpu_utilization"]) == (50, 0, 60)
     assert (values["p95_latency"], values["gpu_replicas"], values["cpu_replicas"]) == (250, 2, 3)
     assert values["throughput"] == pytest.approx(30 / (10 * 20 + 10 * 4) * 100)
     assert fed["cpu_utilization"] == pytest.approx(0.5)
@@ -117,27 +117,35 @@ def test_absurd_values_are_clipped_for_the_network_and_shown_as_they_are() -> No
     ("columns", "expected", "blocks"),
     [
         pytest.param({}, {}, False, id="healthy"),
-        pytest.param({"p95_ms": np.nan}, {"p95_latency": UNKNOWN}, False, id="p95 missing, utilization there"),
         pytest.param(
-            {"p95_ms": np.nan, "arrival_rate": 0.0}, {"p95_latency": NOT_APPLICABLE}, False, id="nothing arrives"
+            {"p95_ms": np.nan},
+            dict.fromkeys(("p95_latency", "near_misses"), UNKNOWN),
+            False,
+            id="p95 missing, utilization there",
+        ),
+        pytest.param(
+            {"p95_ms": np.nan, "arrival_rate": 0.0},
+            {"p95_latency": NOT_APPLICABLE, "near_misses": UNKNOWN},
+            False,
+            id="nothing arrives",
         ),
         pytest.param({"gpu_utilization": np.nan}, {"gpu_utilization": UNKNOWN}, False, id="utilization missing"),
         pytest.param(
             {"gpu_utilization": np.inf, "p95_ms": np.nan},
-            {"gpu_utilization": UNKNOWN, "p95_latency": UNKNOWN},
+            dict.fromkeys(("gpu_utilization", "p95_latency", "near_misses"), UNKNOWN),
             True,
             id="neither p95 nor a pool's utilization",
         ),
-        pytest.param({"memory_utilization": -1.0}, {"memory_utilization": UNKNOWN}, False, id="negative"),
+        pytest.param({"gpu_utilization": -1.0}, {"gpu_utilization": UNKNOWN}, False, id="negative"),
         pytest.param(
             {"arrival_rate": np.nan},
-            dict.fromkeys(("throughput", "load_trend", "load_variance", "forecast_utilization"), UNKNOWN),
+            dict.fromkeys(("throughput", "load_trend", "near_misses", "forecast_utilization"), UNKNOWN),
             True,
             id="arrival rate missing",
         ),
         pytest.param(
             {"age_seconds": ages(arrival_rate=60.5)},
-            dict.fromkeys(("throughput", "load_trend", "load_variance", "forecast_utilization"), UNKNOWN),
+            dict.fromkeys(("throughput", "load_trend", "forecast_utilization"), UNKNOWN),
             True,
             id="arrival rate stale",
         ),
@@ -156,13 +164,13 @@ def test_absurd_values_are_clipped_for_the_network_and_shown_as_they_are() -> No
         ),
         pytest.param(
             {"spec_replicas": (2, 0), "ready_replicas": (2, 0), "cpu_utilization": np.nan, "p95_ms": np.nan},
-            {"cpu_utilization": NOT_APPLICABLE, "p95_latency": UNKNOWN},
+            {"cpu_utilization": NOT_APPLICABLE, "p95_latency": UNKNOWN, "near_misses": UNKNOWN},
             False,
             id="pool scaled to zero",
         ),
         pytest.param(
             {"ready_replicas": (2, 0), "cpu_utilization": np.nan, "p95_ms": np.nan},
-            {"cpu_utilization": NOT_APPLICABLE, "p95_latency": UNKNOWN},
+            {"cpu_utilization": NOT_APPLICABLE, "p95_latency": UNKNOWN, "near_misses": UNKNOWN},
             True,
             id="pool wanted and none ready, no p95",
         ),
@@ -193,7 +201,8 @@ def test_age_is_that_of_the_signal_behind() -> None:
         "p95_latency": 9.0,
         "throughput": 4.0,
         "load_trend": 4.0,
-        "load_variance": 4.0,
+        "near_misses": 9.0,
+        "headroom": 2.0,
         "gpu_replicas": 2.0,
         "cpu_replicas": 2.0,
     }

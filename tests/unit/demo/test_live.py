@@ -108,6 +108,10 @@ def test_a_decision_is_read_from_the_audit_log_and_put_into_words() -> None:
     decision = read_decision(json.dumps(record()))
     assert action_words(decision) == "orders 2 GPU, gives back 2 CPU; floor gpu 1→3"
     assert decision.unknown_required == 1
+    above = {"gpu": {"percent": 17.6, "since": 1_767_604_440.0}}
+    planned = [guard("proposal", (1, 3), (3, 1)), guard("floor", (3, 1), (3, 1))]
+    moved = action_words(read_decision(json.dumps(record(headroom=above, guards=planned))))
+    assert moved == "orders 2 GPU, gives back 2 CPU; gpu 18 % above the plan since 09:14: 3 GPU and 1 CPU planned"
     idle = [guard("limits", (12, 3), (10, 3)), guard("behavior", (1, 0), (1, 3))]
     same = read_decision(json.dumps(record(desired={"gpu": 1, "cpu": 3}, guards=idle)))
     assert action_words(same) == "keeps the replicas"

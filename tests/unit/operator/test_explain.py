@@ -12,6 +12,7 @@ from rlscaler_core.decision.action import most_likely
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES, without
+from rlscaler_core.decision.headroom import above, model_number
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, TIME, UNTIL, Phase
@@ -157,7 +158,6 @@ def test_the_page_says_what_happened(ppo, entry, log):
         assert text in done.output
     assert "took       sense 12.0 ms" in done.output
     assert re.search(r"floor +\d → \d+", done.output)
-    assert "reactive floor" in done.output
 
 
 def test_the_page_says_what_a_budget_grants_and_why_it_is_not_more(rule, entry, log):
@@ -169,6 +169,16 @@ def test_the_page_says_what_a_budget_grants_and_why_it_is_not_more(rule, entry, 
     assert "grant      RLScalingBudget gpus: asked 6, granted 3: team/svc-b's guarantee" in done.output
     assert "GrantLimited" in done.output
     assert re.search(r"^ *grant .*\d → 3", done.output, re.MULTILINE)
+
+
+def test_the_page_says_plan_and_headroom(ppo, entry, log):
+    one = entry(actor=ppo, rate=60.0)
+    one.state.headroom[:, [0, 2, 4]] = np.log(1.18), 1_767_604_440.0, model_number(ppo.manifest.digest)
+    outcome = decide_all([one])[0]
+    page = " ".join(run("last", log(outcome)).output.split())
+    (percent, _), planned = above(outcome.state)["gpu"], outcome.decision.trail[0, 0]
+    assert f"headroom gpu {percent:.0f} % above the plan since 09:14" in page
+    assert f"plan gpu {planned[0]}, cpu {planned[1]}, headroom included" in page
 
 
 def test_names_stay_whole_on_a_narrow_terminal(ppo, entry, log):

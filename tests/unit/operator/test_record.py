@@ -150,4 +150,4 @@ def test_a_field_that_a_later_release_adds_to_the_manifest_makes_no_other_actor(
     assert manifest_digest(Later.model_validate(body)) == manifest_digest(Manifest.model_validate(body))
     assert manifest_digest(Later.model_validate(body | {"mood": "wild"})) != manifest_digest(Manifest(**body))
     assert manifest_digest(Manifest(**body | {"training": {}})) == manifest_digest(Manifest(**body))
-    assert manifest_digest(Manifest(**body | {"residual": not body["residual"]})) != manifest_digest(Manifest(**body))
+    assert manifest_digest(Manifest(**body | {"lasting": not body["lasting"]})) != manifest_digest(Manifest(**body))

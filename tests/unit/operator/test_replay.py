@@ -71,6 +71,35 @@ def test_a_log_of_a_release_without_budgets_replays_to_the_last_bit(ppo, episode
     assert json.loads(done.stdout)["same"] == len(records)
 
 
+def of_contract_3(records):
+    """Make the records those of a release whose observation had other numbers."""
+    for record in records:
+        record["actor"]["contract"] = "rlscaler.io/observation/v3"
+        record["state"].pop("headroom", None)
+        record.pop("headroom")
+        if (seen := record["observation"]) is not None:
+            seen["memory_utilization"], seen["load_variance"] = seen.pop("headroom"), seen.pop("near_misses")
+    return records
+
+
+def test_decisions_of_the_rule_replay_across_observation_contracts(rule, episode, log):
+    records = of_contract_3(episode(rule, length=9))
+    done = run(log(*records), "-o", "json")
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["same"] == len(records)
+
+
+def test_decisions_of_a_network_of_an_earlier_contract_are_refused_with_the_command(ppo, episode, log):
+    records = of_contract_3(episode(ppo, length=3))
+    for record in records:
+        record["actor"]["digest"] = "0" * 64
+    done = run(log(*records))
+    assert done.exit_code == 3
+    told = " ".join(done.output.split())
+    assert "rlscaler.io/observation/v3" in told
+    assert "`rlscaler replay` of the release that wrote it" in told
+
+
 def consumers(entry, rule, **columns):
     """A policy of consumers; the GPU pool takes their place here."""
     one = entry(actor=rule, rate=190.0, stream=True, slo_ms=10_000.0)

@@ -11,13 +11,15 @@ from rlscaler_core.api import Status
 from rlscaler_core.api.convert import to_params
 from rlscaler_core.api.status import PlacementStatus
 from rlscaler_core.decision.batch import decide_all
+from rlscaler_core.decision.headroom import model_number
 from rlscaler_core.decision.tables import initial_state, make_params
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.records.rows import decode_params, decode_state, encode, encode_state
-from rlscaler_operator.reporting.stabilization import restore, restore_placement, to_status
+from rlscaler_operator.reporting.stabilization import restore, restore_headroom, restore_placement, to_status
 from rlscaler_operator.state.registry import Registry
 from rlscaler_operator.state.status import (
     decision_status,
+    headroom_status,
     merge_patch,
     observation_status,
     placement_status,
@@ -148,6 +150,17 @@ def test_the_budget_that_was_kept_survives_a_restart():
     status = to_status(state, params, 0.0, {})
     assert status.to_dict() == {"budgetPerHour": 10.0}
     assert restore(initial_state(1, 4), params, status, 1.0).budget_kept[0] == 10.0
+
+
+def test_the_headroom_survives_a_restart():
+    state, digest = initial_state(1, 1), "ab" * 32
+    assert headroom_status(state) is None, "nobody moves one"
+    state.headroom[0, :5] = np.log(1.18), np.nan, 1_767_604_440.0, np.nan, model_number(digest)
+    written = Status(headroom=headroom_status(state)).to_dict()
+    assert written["headroom"] == {"gpu": {"percent": 18.0, "since": "2026-01-05T09:14:00Z"}}
+    other = initial_state(1, 1)
+    restore_headroom(other, Status.model_validate(written).headroom, digest)
+    np.testing.assert_allclose(other.headroom[0, :5], state.headroom[0, :5], rtol=1e-6)
 
 
 def test_nothing_to_remember_is_no_status():

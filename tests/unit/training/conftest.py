@@ -42,9 +42,14 @@ def _brief_validation() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in BRIEF.items():
             patch.setattr(validation, name, value)
-        validation.known_services.cache_clear()
+        _forget()
         yield
+    _forget()
+
+
+def _forget() -> None:
     validation.known_services.cache_clear()
+    validation._of_the_rule.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,7 @@ from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.network import actor_from_zip
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
+from rlscaler_rl.training.validation import best_of, validate
 
 pytestmark = pytest.mark.slow
 
@@ -162,6 +163,15 @@ def test_the_bundled_network_is_about_as_good_as_the_rule_with_and_without_a_mem
     ours, rule, still = (run(stretches, one).result.j for one in (actor, load_bundled("rule"), Frozen(actor.manifest)))
     assert ours.mean() < 1.03 * rule.mean()
     assert ours.mean() < 1.03 * still.mean()
+
+
+def test_a_network_is_chosen_by_its_interval_against_the_rule():
+    ruled, frozen = validate(load_bundled("rule")), validate(Frozen(Manifest(name="frozen", stack_size=1)))
+    assert ruled["against_rule"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    against = frozen["against_rule"]
+    assert against["low"] < against["mean"] < against["high"]
+    rows = [{"validation": {"against_rule": {"mean": mean, "high": high}}} for mean, high in ((-2, 1), (-1, -0.5))]
+    assert best_of(rows) is rows[1], "surest to be better, not best in the mean"
 
 
 class Frozen:

@@ -143,13 +143,28 @@ def test_the_target_of_the_floor_is_the_default_or_another():
 def test_a_part_of_the_episodes_has_the_nominal_service_in_every_column():
     drawn = randomised(4000, np.random.default_rng(0), 30, 60)
     nominal = np.ones(len(drawn), dtype=bool)
-    for name in ("present", "max_replicas", "slo_ms", "rps", "price_ratio", "cold_start_low", "cv", "window", "noise"):
+    for name in ("present", "max_replicas", "slo_ms", "rps", "price_ratio", "cold_start_low", "cv", "noise"):
         column = getattr(drawn, name) == np.asarray(NOMINAL[name])
         nominal &= column.all(axis=1) if column.ndim == 2 else column
     assert nominal.mean() == pytest.approx(RANGES.wholly_nominal_share, abs=0.03)
-    assert (drawn.believed_rps[nominal] == NOMINAL["rps"]).all()
+    quick = (drawn.window[nominal] == NOMINAL["window"]) & (drawn.scrape[nominal] == NOMINAL["scrape"])
+    assert 0.5 < quick.mean() < 0.8, "the others are measured as any service"
     none = randomised(2000, np.random.default_rng(0), 30, 60, Ranges(wholly_nominal_share=0.0))
     assert (none.noise != NOMINAL["noise"]).all()
+
+
+def test_nobody_declares_the_capacity_rightly():
+    drawn = randomised(4000, np.random.default_rng(0), 30, 60)
+    off = drawn.rps / drawn.believed_rps - 1
+    exact = (np.abs(off) < 1e-9).all(axis=1)
+    assert exact.mean() == pytest.approx(RANGES.exact_share, abs=0.03)
+    assert np.abs(off).max() <= RANGES.believed_error + 1e-9
+    assert off.min() < -0.35
+    assert off.max() > 0.35
+    assert (drawn.drift[:, 0] > 0).mean() == pytest.approx(RANGES.drift_share, abs=0.03)
+    assert (drawn.fall[:, 0] > 0).mean() == pytest.approx(RANGES.fall_share, abs=0.03)
+    assert (drawn.start_seconds[:, 0] > 0).mean() == pytest.approx(RANGES.priced_share, abs=0.03)
+    assert set(drawn.scrape.tolist()) == set(RANGES.scrape)
 
 
 def test_lateness_weighs_by_the_requests_of_the_day():

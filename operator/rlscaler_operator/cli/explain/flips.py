@@ -16,10 +16,9 @@ from numpy.typing import NDArray
 from rlscaler_core.decision.action import mask_absent, most_likely
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry
-from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.decide import decide, proposed_by
 from rlscaler_core.decision.observation import observe, sense, stacked_input
-from rlscaler_core.decision.rule import rule_replicas, rule_under
-from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, SIGNALS, Float, Int, Params, Samples
+from rlscaler_core.decision.types import CPU, GPU, SIGNALS, Float, Int, Params, Samples, observations
 
 POINTS = 257
 """Values tried at once. The interval in which the answer changes is divided into as many once more."""
@@ -107,7 +106,6 @@ def _signals(entry: Entry, actor: ActorLike) -> Iterator[_Signal]:
     for column, low, high in (
         ("arrival_rate", 0.0, _most_arrivals(params, samples)),
         ("cpu_utilization", 0.0, max(150.0, 1.5 * float(samples.cpu_utilization[0]))),
-        ("memory_utilization", 0.0, max(100.0, 1.5 * float(samples.memory_utilization[0]))),
         ("gpu_utilization", 0.0, 100.0),
         ("p95_ms", 0.0, max(10.0 * float(params.slo_ms[0]), 1.5 * float(samples.p95_ms[0]))),
     ):
@@ -121,8 +119,10 @@ def _signals(entry: Entry, actor: ActorLike) -> Iterator[_Signal]:
             low, high = float(params.min_replicas[0, pool]), float(params.max_replicas[0, pool])
             measured = float(samples.spec_replicas[0, pool])
             yield _Signal(name, measured, low, high, True, _with_sample(entry, actor, "spec_replicas", pool))
-    for name, low in (("load_trend", -1.0), ("load_variance", 0.0)):
-        fed, ask = _with_fed(entry, actor, OBSERVATIONS.index(name))
+    for name, low in (("load_trend", -1.0), ("near_misses", 0.0), ("load_variance", 0.0)):
+        if name not in (names := observations(params)):
+            continue
+        fed, ask = _with_fed(entry, actor, names.index(name))
         yield _Signal(name, fed, low, 1.0, False, ask)
 
 
@@ -150,17 +150,16 @@ def _with_sample(entry: Entry, actor: ActorLike, column: str, pool: int | None) 
 def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Callable[[Float], tuple[Asked, Int]]]:
     """Return the present value of an observation, and a function that maps other values to actions and proposals."""
     sensed = sense(entry.params, entry.state, entry.samples)
-    decision = decide(entry.params, sensed, entry.samples, actor).decision
-    rule = rule_under(actor)
-    start = decision.base if rule is None else rule_replicas(entry.params, sensed, entry.samples, rule)
     observation, state = observe(entry.params, sensed, entry.samples, actor.manifest.contract)
 
     def ask(values: Float) -> tuple[Asked, Int]:
-        several = state.take(np.zeros(len(values), np.intp))
+        rows = np.zeros(len(values), np.intp)
+        params, several, samples = entry.params.take(rows), state.take(rows), entry.samples.take(rows)
         several.stack[:, -1, number] = values
         probabilities = actor.probabilities(stacked_input(several))
-        action = most_likely(mask_absent(probabilities, entry.params.present.repeat(len(values), axis=0)))
-        return _asked(actor, action, np.maximum(start + action[:, :2] * entry.params.step_size, 0))
+        action = most_likely(mask_absent(probabilities, params.present))
+        proposal = proposed_by(actor, observation.take(rows), action)
+        return _asked(actor, action, decide(params, several, samples, proposal).decision.trail[:, 0])
 
     known = np.isfinite(observation.values[0, number])
     return float(observation.fed[0, number]) if known else float("nan"), ask

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlscaler_core.decision.guards import GUARDS, STAGES
+from rlscaler_core.decision.headroom import Above, in_words
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.decision.units import LOADS
 from rlscaler_core.decision.units import UNITS as UNITS_OF_LOAD
@@ -23,6 +24,7 @@ Json = dict[str, Any]
 
 UNITS = {
     "cpu_utilization": "%",
+    "headroom": "%",
     "memory_utilization": "%",
     "gpu_utilization": "%",
     "p95_latency": "ms",
@@ -72,6 +74,7 @@ def _head(record: Json) -> Text:
         f"  time       {time}, {kind}",
         f"  actor      {_actor(actor)}",
         f"  asked for  {_asked(record)}",
+        *plan_lines(record),
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
         f"  written    {_written(record)}",
     ]
@@ -107,6 +110,19 @@ def _carried(params: Json, capacity: Json | None) -> str:
             differs = capacity is not None and declared is not None and carried != declared
             texts.append(f"{pool} {text} (measured; declared {declared:g})" if differs else f"{pool} {text}")
     return ", ".join(texts)
+
+
+def plan_lines(record: Json) -> list[str]:
+    """Return the lines on the plan of the rule and on the headroom in it; none for an actor that moves none."""
+    if (pools := record.get("headroom")) is None:
+        return []
+    lines = [f"  headroom   {in_words({pool: Above(**value) for pool, value in pools.items()})}"]
+    if record["kind"] == "action" and record["guards"]:
+        planned = record["guards"][0]["after"]
+        lines.insert(
+            0, "  plan       " + ", ".join(f"{pool} {planned[pool]}" for pool in POOLS) + ", headroom included"
+        )
+    return lines
 
 
 def _asked(record: Json) -> str:

@@ -14,19 +14,20 @@ from rich.table import Table
 from rich.text import Text
 
 from rlscaler_operator.cli.explain.record_page import MEANING
-from rlscaler_operator.cli.pages import age, counts, pod_sizes
+from rlscaler_operator.cli.pages import age, counts, headroom_words, pod_sizes
 
 Body = Mapping[str, Any]
 
 SIGNALS = {
     "cpuUtilization": "%",
-    "memoryUtilization": "%",
+    "headroom": "%",
     "gpuUtilization": "%",
     "p95Latency": "ms",
     "throughput": "% of the capacity at maxReplicas",
     "gpuReplicas": "",
     "cpuReplicas": "",
     "loadTrend": "-1 to 1",
+    "nearMisses": "0 to 1",
     "loadVariance": "0 to 1",
 }
 """Fields of `status.observation` and their units; the time in the episode is constant on a cluster."""
@@ -55,6 +56,11 @@ def _head(body: Body, last: Mapping[str, Any]) -> Text:
         f"  policy     {metadata['namespace']}/{metadata['name']}, mode {body['spec'].get('mode', 'Shadow')}",
         f"  time       {last['time']}, {age(last['time'])} ago",
         f"  asked for  {_asked(last.get('action'))}",
+        *(
+            [f"  headroom   {headroom_words(headroom)}"]
+            if (headroom := body["status"].get("headroom")) is not None
+            else []
+        ),
         f"  replicas   {counts(last['base'])} → {counts(last['desired'])}",
         f"  written    {_written(last)}",
     ]

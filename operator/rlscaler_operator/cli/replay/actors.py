@@ -11,6 +11,7 @@ import yaml
 from rlscaler_core.decision.actor import Actor, ActorLike
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.observation import CONTRACT_VERSION
 from rlscaler_core.models import BUNDLED_POLICIES, STREAMS, load_bundled
 from rlscaler_operator.cluster.models import from_config_map
 from rlscaler_operator.cluster.references import Name
@@ -47,6 +48,11 @@ class AvailableActors:
 
     def _missing(self, actor: Mapping[str, str]) -> str:
         name, digest = actor.get("name"), actor.get("digest", "")
+        if (contract := actor.get("contract")) not in (None, CONTRACT_VERSION):
+            return (
+                f"actor {name!r} ({digest[:12]}) is of the contract {contract} and this release reads "
+                f"{CONTRACT_VERSION}: replay it with `rlscaler replay` of the release that wrote it"
+            )
         if any(candidate.manifest.digest == digest for candidate in self._actors):
             return f"actor {name!r} ({digest[:12]}) is there with another manifest: name the right one with --model"
         return f"actor {name!r} with sha256 {digest[:12]}… is not there: name its ONNX file or folder with --model"

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from rlscaler_core.decision.batch import Entry, Outcome, decide_all
+from rlscaler_core.decision.observation import CONTRACT_VERSION
 from rlscaler_operator.cli.replay.actors import AvailableActors
 from rlscaler_operator.cli.replay.sharings import ReplayedSharing, Sharings
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
-from rlscaler_operator.records.record import entry_of, observation_record, result
+from rlscaler_operator.records.record import entry_of, observed, result
 from rlscaler_operator.records.sizing import sized_again
 
 PROBABILITY_TOLERANCE = 1e-5
@@ -102,7 +103,7 @@ def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
     if outcome.decision is None:
         return (f"the decision failed: {outcome.error!r}",), 0.0
     again = result(outcome, outcome.decision)
-    again["observation"] = None if outcome.observation is None else observation_record(outcome.observation)
+    again["observation"] = _as_then(record, observed(outcome))
     comparison = Comparison()
     if (sizing := record.get("sizing")) is not None:
         try:
@@ -112,6 +113,17 @@ def compare(record: Json, outcome: Outcome) -> tuple[tuple[str, ...], float]:
     for name, value in again.items():
         comparison.add(name, record.get(name), value)
     return tuple(comparison.differences), comparison.probability_error
+
+
+def _as_then(record: Json, observation: Json | None) -> Json | None:
+    """Return the observed numbers of the contract that the record was made under; others are taken as recorded.
+
+    A rule's decisions follow from the samples, so that those of an earlier release can be taken again.
+    """
+    before = record.get("observation")
+    if observation is None or not before or (record.get("actor") or {}).get("contract") in (None, CONTRACT_VERSION):
+        return observation
+    return {name: observation.get(name, value) for name, value in before.items()}
 
 
 @dataclass(slots=True)
