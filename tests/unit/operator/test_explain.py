@@ -157,7 +157,7 @@ def test_the_page_says_what_happened(ppo, entry, log):
     for text in ("ns/chat", "cpu_utilization", "placement", "Guard", "Would have changed it", "the same comes out"):
         assert text in done.output
     assert "took       sense 12.0 ms" in done.output
-    assert re.search(r"floor +\d → \d+", done.output)
+    assert re.search(r"proposal +\d → \d+", done.output)
 
 
 def test_the_page_says_what_a_budget_grants_and_why_it_is_not_more(rule, entry, log):
