@@ -28,6 +28,9 @@ RESIDUAL_GAIN = 2.0
 PEAK_GAIN = 1.05
 """The forecast is at least this times the highest rate in memory."""
 
+GROWN_AGAIN = 0.3
+"""Part of its growth within memory by which a load is expected to grow further, where starts have a price."""
+
 TREND_EPSILON = 0.1
 """Requests/s that are added to the rates, which keeps the trend of a service that gets next to nothing at 0."""
 
@@ -112,6 +115,18 @@ def upper_of(history: Recent, horizon_seconds: Float, gains: Gains = GAINS) -> F
     line = reference + mean_value + slope * mean_age + ahead + gains.residual * residual
     peak = gains.peak * (reference + _highest(history, gains.peak_seconds))
     return np.where(filled, np.maximum(np.maximum(line, peak), 0.0), np.nan)
+
+
+def grown_again(rate_time: Float, rate_value: Float, now: Float, peak: Float | float = PEAK_GAIN) -> Float:
+    """Return the rate (N,) that the load reaches if it grows by `GROWN_AGAIN` of all that it grew within memory.
+
+    A line through the begin of a burst leads to several times its height. Where pods cost nothing to start that is
+    undone in a minute.
+    """
+    _, value, counts, reference = recent(rate_time, rate_value, now)
+    highest = reference + value.max(axis=1)
+    lowest = reference + np.where(counts, value, np.float32(np.inf)).min(axis=1)
+    return np.asarray(np.maximum(highest + GROWN_AGAIN * (highest - lowest), peak * highest), np.float64)
 
 
 def _highest(history: Recent, peak_seconds: Float | float) -> Float32:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlscaler_core.decision.error_budget import price_factor
 from rlscaler_core.decision.forecaster import outlook
-from rlscaler_core.decision.forecaster.learn import IDLE_RATE, RECOVERY_SECONDS, horizons
+from rlscaler_core.decision.forecaster.learn import IDLE_RATE, LONG_SECONDS, RECOVERY_SECONDS, horizons
 from rlscaler_core.decision.forecaster.memory import is_kept, recent_of
 from rlscaler_core.decision.forecaster.rises import EPSILON
 from rlscaler_core.decision.types import Float, Float32, Params, Samples, State
@@ -44,11 +44,13 @@ def prepared_rate(
     samples: Samples,
     plain: Float,
     prices: Prices,
+    bound: Float | float = np.inf,
 ) -> Float:
     """Return the load (N,) in its unit to hold capacity for.
 
     `plain` (N,) is the forecast that knows nothing of this service's past; it counts less the more learned forecasts
-    were compared with the load that came, and alone where lateness has no price.
+    were compared with the load that came, and alone where lateness has no price. Nothing but a jump that the calendar
+    announces goes beyond `bound` (N,), which is infinite where starts are free.
     """
     if not is_kept(state.load_recent):
         return plain
@@ -68,11 +70,15 @@ def prepared_rate(
         known = np.maximum(known, outlook.promised_rate(state.load_recent, level)[rows, slow])
         trusted = trust[rows, slow]
         held = np.exp(trusted * np.log(known + EPSILON) + (1 - trusted) * np.log(plain + EPSILON)) - EPSILON
+        held = np.minimum(held, bound / request)
         jumped = outlook.recent_jump(state.load_recent, RECOVERY_SECONDS)
         coming = outlook.announced(state.load_calendar, samples.time, horizon[rows, slow], jumped)
         level = _bounded(1 - 1 / np.maximum(missing * prices.jump_caution, 1e-9))
         jump = outlook.jump_rise(state.load_calendar, coming, level)
-        held = np.where(jump > 0, np.maximum(held, _raised(recent.slow, jump)), held)
+        # In a train of bursts the next one rises from where the last one began, and not from its height.
+        train = np.isfinite(bound) & (recent.jump_age <= LONG_SECONDS)
+        before = np.where(train, np.minimum(recent.slow, recent.jump_level), recent.slow)
+        held = np.where(jump > 0, np.maximum(held, _raised(before, jump)), held)
     usable = np.isfinite(held) & np.isfinite(recent.day) & (recent.fast > IDLE_RATE)
     return np.where(usable & np.isfinite(plain) & (np.asarray(late_price) > 0), held * request, rate)
 
@@ -81,7 +87,7 @@ def _bounded(level: Float) -> Float:
     return np.clip(level, LEAST_LEVEL, MOST_LEVEL)
 
 
-def _raised(rate: Float32, rise: Float) -> Float:
+def _raised(rate: Float32 | Float, rise: Float) -> Float:
     return np.asarray((rate.astype(np.float64) + EPSILON) * np.exp(rise) - EPSILON, np.float64)
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import one_hot
+from rlscaler_core.decision.error_budget import price_factor
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
-from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
+from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, grown_again, upper_forecast
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.partitions import drain, to_partitions
@@ -22,6 +23,7 @@ from rlscaler_core.decision.readiness import Prices, prepared_rate
 from rlscaler_core.decision.situation import full_at
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.split import by_load
+from rlscaler_core.decision.starts import held_load, pays_for_starts, price_of_starting
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
@@ -157,9 +159,7 @@ def rule_plan(
     longest = np.maximum(cold[:, 0], cold[:, 1])
     gains = _gains(params, settings, longest)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, settings.horizon * longest, gains)
-    if learned.any():
-        prices = Prices(late_price, settings.caution, settings.jump_caution)
-        slow = prepared_rate(params, state, samples, slow, prices)
+    slow, kept = _prepared(params, state, samples, slow, settings, late_price)
     load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
     utilization = np.minimum(_per_row(settings.loading) * full_at(params), 1.0)
     utilization = np.where(_per_row(learned), pooled(utilization, load, params.requests_per_second), utilization)
@@ -173,12 +173,37 @@ def rule_plan(
     # The headroom is of replicas: it must not make the other pool the cheaper one.
     capacity = capacity if headroom is None else capacity / headroom
     rows = np.arange(len(base), dtype=np.int32)
-    base_replicas, rest_replicas = _split(params, samples, load, capacity, base, rows)
+    held = held_load(params, state, samples, late_price * price_factor(params, state))
+    held = np.fmax(held, np.where(pays_for_starts(params), kept, 0.0)[:, None])
+    base_replicas, rest_replicas = _split(params, samples, load, held, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
     replicas[rows, 1 - base] = rest_replicas
     replicas = to_partitions(params, samples, planned, capacity, replicas, params.max_replicas)
     return Plan(np.where(sized[:, None], replicas, samples.spec_replicas), planned)
+
+
+def _prepared(
+    params: Params, state: State, samples: Samples, plain: Float, settings: RuleSettings, late_price: Float
+) -> tuple[Float, Float]:
+    """Return the load (N,) that replicas are started for, and the higher one for which present replicas stay.
+
+    `plain` (N,) is the forecast without a past. A replica that is started and not needed costs more than a present one.
+    """
+    bound = np.full(len(plain), np.inf)
+    priced = pays_for_starts(params)
+    if priced.any():
+        bound = np.where(priced, grown_again(state.rate_time, state.rate_value, samples.time), np.inf)
+        plain = np.minimum(plain, bound)
+    if not ((late_price > 0) & is_kept(state.load_recent)).any():
+        return plain, plain
+    prices = Prices(late_price, settings.caution, settings.jump_caution)
+    kept = prepared_rate(params, state, samples, plain, prices, bound)
+    if not priced.any():
+        return kept, kept
+    cost = price_of_starting(params)
+    starting = Prices(late_price, settings.caution / cost, settings.jump_caution / cost)
+    return prepared_rate(params, state, samples, plain, starting, bound), kept
 
 
 def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:
@@ -200,8 +225,13 @@ def _per_row(value: Value | Bool) -> NDArray[Any]:
     return column[:, None] if column.ndim else column
 
 
-def _split(params: Params, samples: Samples, load: Float, capacity: Float, base: Int, rows: Int) -> tuple[Int, Int]:
-    """Return the replicas (N,) of the base pool and of the other, whose minimum is there anyway."""
+def _split(
+    params: Params, samples: Samples, load: Float, held: Float, capacity: Float, base: Int, rows: Int
+) -> tuple[Int, Int]:
+    """Return the replicas (N,) of the base pool and of the other, whose minimum is there anyway.
+
+    Present replicas that the load `held` (N, 2) of their pool needs stay.
+    """
     rest = 1 - base
     base_unit, rest_unit = capacity[rows, base], capacity[rows, rest]
     base_cost, rest_cost = params.cost_per_hour[rows, base], params.cost_per_hour[rows, rest]
@@ -214,10 +244,15 @@ def _split(params: Params, samples: Samples, load: Float, capacity: Float, base:
         (rest_unit <= 0) | (remainder > rest_max - always) | ((remainder * rest_cost >= base_cost) & (remainder > 0))
     )
     base_count = np.where(dearer, whole_replicas(_per(carried, base_unit)), np.minimum(whole, MANY).astype(np.int32))
+    there = samples.spec_replicas
+    needed = whole_replicas(_per(np.maximum(held[rows, base] - always * rest_unit, 0.0), base_unit))
+    base_count = np.maximum(base_count, np.minimum(there[rows, base], needed))
     base_count = np.clip(base_count, params.min_replicas[rows, base], base_max)
     sooner = params.cold_start_seconds[rows, rest] < params.cold_start_seconds[rows, base]
     serving = np.where(sooner, np.minimum(samples.ready_replicas[rows, base], base_count), base_count)
     rest_count = whole_replicas(_per(np.maximum(load - serving * base_unit, 0.0), rest_unit))
+    needed = whole_replicas(_per(np.maximum(held[rows, rest] - serving * base_unit, 0.0), rest_unit))
+    rest_count = np.maximum(rest_count, np.minimum(there[rows, rest], needed))
     return base_count, np.minimum(rest_count, rest_max)
 
 

@@ -26,6 +26,7 @@ from rlscaler_core.decision.types import (
     TRIAL,
     Bool,
     FallbackBehavior,
+    Float,
     Params,
     Placement,
     Samples,
@@ -68,6 +69,18 @@ def fill(table: str, n: int, columns: Mapping[str, Column], given: Mapping[str, 
 PENDING_COLD_STARTS = 2.0
 """Cold starts after which a pod that is not ready counts as pending for too long, where the spec does not say."""
 
+DRAIN_SECONDS, PULLS = 30.0, 2.0
+"""Seconds until a pod that leaves is gone, Kubernetes' default, and the pull of an image over a cold start after it."""
+
+
+def start_seconds(cold_start: Float) -> Float:
+    """Return the seconds of its price that a start costs beside the time that the pod is there.
+
+    A node pulls the image before the pod is counted, and a pod that leaves is billed while it drains.
+    """
+    return DRAIN_SECONDS + PULLS * cold_start
+
+
 _PARAMS = {
     "present": Column((2,), np.bool_, True),
     "min_replicas": Column((2,), np.int32, 1),
@@ -78,6 +91,7 @@ _PARAMS = {
     "stream": Column((), np.bool_, False),
     "requests_per_second": Column((2,), np.float64, np.nan),
     "cold_start_seconds": Column((2,), np.float64, (45.0, 8.0)),
+    "start_seconds": Column((2,), np.float64, np.nan),
     "slo_ms": Column((), np.float64, 1000.0),
     "slo_signal": Column((), np.int32, LatencySignal.END_TO_END),
     "objective": Column((), np.float64, 0.99),
@@ -108,8 +122,9 @@ def make_params(n: int, **columns: Any) -> Params:
     """Make N rows of Params; every column may be a scalar, one row, or all rows (see `fill`).
 
     Defaults: `step_size` is ceil(max_replicas / 10), `fallback_replicas` is `min_replicas`, `pending_seconds` (also
-    where it is NaN) is two cold starts, and `has_behavior` is true where a window, a rule or `select_policy` Disabled
-    is given. A pool that is not `present` gets 0..0. Raises ColumnError.
+    where it is NaN) is two cold starts, `start_seconds` (likewise) is as the function of that name returns it, and
+    `has_behavior` is true where a window, a rule or `select_policy` Disabled is given. A pool that is not `present`
+    gets 0..0. Raises ColumnError.
     """
     filled = fill("Params", n, _PARAMS, columns)
     for name in ("min_replicas", "max_replicas"):
@@ -117,6 +132,8 @@ def make_params(n: int, **columns: Any) -> Params:
     by_default = np.maximum(-(-filled["max_replicas"] // 10), 1)
     pending = filled["pending_seconds"]
     filled["pending_seconds"] = np.where(np.isnan(pending), PENDING_COLD_STARTS * filled["cold_start_seconds"], pending)
+    starts = filled["start_seconds"]
+    filled["start_seconds"] = np.where(np.isnan(starts), start_seconds(filled["cold_start_seconds"]), starts)
     filled["step_size"] = np.where(filled["step_size"] > 0, filled["step_size"], by_default).astype(np.int32)
     fallback = filled["fallback_replicas"]
     filled["fallback_replicas"] = np.where(fallback >= 0, fallback, filled["min_replicas"]).astype(np.int32)

@@ -170,6 +170,7 @@ class Params(Rows):
     stream: Bool  # (N,) the replicas are consumers of a stream's partitions: arrivals are messages, latency their wait
     requests_per_second: Float  # (N, 2) capacity of one replica, in requests/s or else in `unit`; NaN = not known yet
     cold_start_seconds: Float  # (N, 2)
+    start_seconds: Float  # (N, 2) seconds of its price that a start costs beside the pod's time; 0 = starts are free
     slo_ms: Float  # (N,)
     slo_signal: Int  # (N,) LatencySignal: the latency that `slo_ms` bounds and `Samples.p95_ms` is of
     objective: Float  # (N,) share of the requests to be within it, steers the price of lateness; NaN = it is fixed

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rlscaler_core.decision.tables import make_params
+from rlscaler_core.decision.tables import start_seconds as start_seconds
 from rlscaler_core.decision.types import Params, Rows
 from rlscaler_loadgen import patterns as loads
 from rlscaler_rl.simulation.cluster import (
@@ -107,6 +108,7 @@ class Scenarios(Rows):
             cost_per_hour=GPU_COST_PER_HOUR * np.stack([np.ones(len(self)), self.price_ratio], axis=1),
             requests_per_second=self.believed_rps,
             cold_start_seconds=(self.cold_start_low + self.cold_start_high) / 2,
+            start_seconds=self.start_seconds,
             slo_ms=self.slo_ms,
             objective=np.nan,
             interval_seconds=self.interval_seconds,
@@ -219,18 +221,6 @@ def scraped_every(seconds: float) -> dict[str, float]:
     """Return the columns of a service that is scraped so often, and measured as the operator does."""
     window = max(SHORTEST_WINDOW_SECONDS, SCRAPES_PER_WINDOW * seconds)
     return {"scrape": float(seconds), "window": float(window), "arrival_window": float(arrival_window(seconds))}
-
-
-DRAIN_SECONDS, PULLS = 30.0, 2.0
-"""Seconds until a pod that leaves is gone, Kubernetes' default, and the pull of an image over a cold start after it."""
-
-
-def start_seconds(cold_start: Float) -> Float:
-    """Return the seconds of its price that a start costs beside the time that the pod is there.
-
-    A node pulls the image before the pod is counted, and a pod that leaves is billed while it drains.
-    """
-    return DRAIN_SECONDS + PULLS * cold_start
 
 
 def as_measured_for(controller: Any, scenarios: Scenarios) -> Scenarios:

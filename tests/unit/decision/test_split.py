@@ -120,7 +120,8 @@ def test_the_rule_prefers_the_quicker_pool_and_keeps_to_it_between_actions():
     decision, state = step(Rule())
     assert decision.placement.tolist() == [GPU]
     assert decision.weights[0, 0] > 1000 * 80 / 88
-    between, after = step(Rule(), state, tick=True, time=105.0)
+    written = dict.fromkeys(("spec_replicas", "ready_replicas"), decision.desired[0])
+    between, after = step(Rule(), state, tick=True, time=105.0, **written)
     assert between.placement.tolist() == [GPU]
     assert after.preference.tolist() == state.preference.tolist()
     assert between.weights.tolist() == decision.weights.tolist()

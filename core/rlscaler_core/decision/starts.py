@@ -1,0 +1,63 @@
+"""Hysteresis of the forecast rule by the price of a start.
+
+A start costs `Params.start_seconds` of the pool's price, the cold start that is paid for, and the requests that are
+late until the replica serves. A replica that the measured load needed is held until holding it has cost as much as
+a start: never more than twice as dear as with the return of the load known beforehand, which no rule without that
+knowledge undercuts.
+Source: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rlscaler_core.decision.forecaster.memory import is_kept
+from rlscaler_core.decision.forecaster.outlook import daily_mean
+from rlscaler_core.decision.readiness import LEAST_MEAN
+from rlscaler_core.decision.types import Bool, Float, Params, Samples, State, either
+from rlscaler_core.decision.units import about_a_request
+
+LATE_CAUTION = 0.2
+"""Share of the requests of a missing replica that are late until it serves: the others find room elsewhere."""
+
+
+def pays_for_starts(params: Params) -> Bool:
+    """Return where (N,) a start has a price, and requests do not wait for it as the messages of a stream do."""
+    return either(params.present & (params.start_seconds > 0)) & ~params.stream
+
+
+def hold_seconds(params: Params, mean: Float, late_price: Float) -> Float:
+    """Return the seconds (N, 2) of its price that a start costs; 0 where starts are free.
+
+    `mean` (N,) is that of a day's load, in the unit of the capacity, and `late_price` (N,) in replicas of the dearer
+    pool for each percent of a day's requests.
+    """
+    share = np.nan_to_num(params.requests_per_second) / np.maximum(mean, 1e-9)[:, None]
+    dearer = params.cost_per_hour.max(axis=1, keepdims=True) / np.maximum(params.cost_per_hour, 1e-9)
+    late = 100 * LATE_CAUTION * late_price[:, None] * np.minimum(share, 1.0) * dearer
+    priced = params.present & (params.start_seconds > 0) & pays_for_starts(params)[:, None]
+    return np.where(priced, params.start_seconds + params.cold_start_seconds * (1 + late), 0.0)
+
+
+def held_load(params: Params, state: State, samples: Samples, late_price: Float) -> Float:
+    """Return the highest measured rate (N, 2) of the time for which each pool holds replicas; 0 where it holds none."""
+    seen = np.isfinite(state.rate_value)
+    counted = np.where(seen, state.rate_value, 0.0)
+    mean = counted.sum(axis=1) / np.maximum(seen.sum(axis=1), 1)
+    if is_kept(state.load_recent):
+        daily, share = daily_mean(state.load_recent)
+        mean = np.where(share >= LEAST_MEAN, daily * about_a_request(params.unit), mean)
+    seconds = hold_seconds(params, mean, late_price)
+    age = samples.time[:, None] - state.rate_time
+    return np.stack([np.where(age < seconds[:, i, None], counted, 0.0).max(axis=1) for i in range(2)], axis=1)
+
+
+def price_of_starting(params: Params) -> Float:
+    """Return the price (N,) of a started replica over a present one's, for the time until another one could be there.
+
+    Of the pool that takes longest to start.
+    """
+    cold = np.where(params.present, params.cold_start_seconds, -1.0)
+    slow = (cold[:, 1] > cold[:, 0])[:, None]
+    start, wait = (np.where(slow[:, 0], pools[:, 1], pools[:, 0]) for pools in (params.start_seconds, cold))
+    return np.asarray(1 + start / (wait + params.interval_seconds), np.float64)
