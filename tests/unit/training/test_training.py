@@ -158,7 +158,8 @@ def test_the_command_trains_and_refuses_what_it_cannot_do(tmp_path, small):
 def test_the_bundled_network_is_about_as_good_as_the_rule_with_and_without_a_memory():
     """A smoke test on a few drawn stretches of the nominal service; days give the figures."""
     actor = load_bundled("ppo")
-    nominal = replace(RANGES, wholly_nominal_share=1.0, one_pool_share=0.0)
+    known = {"exact_share": 1.0, "drift_share": 0.0, "fall_share": 0.0, "priced_share": 0.0, "scrape": (2,)}
+    nominal = replace(RANGES, wholly_nominal_share=1.0, one_pool_share=0.0, **known)
     stretches = randomised(24, np.random.default_rng(99), 30.0, 1800, nominal)
     ours, rule, still = (run(stretches, one).result.j for one in (actor, load_bundled("rule"), Frozen(actor.manifest)))
     assert ours.mean() < 1.03 * rule.mean()
