@@ -125,6 +125,9 @@ def stacked(settings: Sequence[S], repeats: int = 1) -> S:
                 f"{sorted({str(value) for value in settings})}: must be the same in all settings of a batch"
             )
         return first
+    if isinstance(first, bool) and all(value is first for value in settings):
+        # A switch such as `RuleSettings.lasting` is of a whole batch.
+        return first
     return np.repeat(np.stack([np.asarray(value) for value in settings]), repeats, axis=0)  # type: ignore[return-value]
 
 

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.compare import compared
@@ -100,6 +102,12 @@ def test_drawn_services_are_of_all_servers_and_equal_seeds_are_equal_services() 
     assert first.requests.kind.max() < len(KINDS)
     many = first.repeated(2)
     assert many.requests.first[4] == len(first.requests.arrived) == many.requests.first[-1] // 2
+
+
+def test_a_switch_of_the_rule_stays_one_value_where_settings_are_stacked() -> None:
+    both = stacked([RuleSettings(loading=1.0), RuleSettings(loading=1.2)], 2)
+    assert both.lasting is False
+    assert np.asarray(both.loading).tolist() == [1.0, 1.0, 1.2, 1.2]
 
 
 @pytest.mark.slow
