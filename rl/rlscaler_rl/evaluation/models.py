@@ -235,20 +235,15 @@ def load_start(model: str | None) -> Start:
     """Return the network that `--model` names: a folder, an .onnx or a .zip; by default the bundled one.
 
     Nothing is unpickled or run: weights are read from the graph's initialisers, or from the archive's state dict.
-    Raises EvaluationError: no such file, another contract version, another width, other layers, or a network on the
-    rule that learns its service, which a training on episodes without a past would put on another rule.
+    Raises EvaluationError: no such file, another contract version, another width, or other layers.
     """
+    # The rule beneath a network may learn its service. Fine-tuning plays episodes without a past, in which it has
+    # learned nothing yet; the verdict tells whether the result is worth it.
     try:
         loaded = load(model or "bundled", Path())
-        start = Start(loaded, _network(loaded))
+        return Start(loaded, _network(loaded))
     except (ModelError, ValueError) as error:
         raise EvaluationError(str(error)) from error
-    if loaded.actor.manifest.learned is not None:
-        raise EvaluationError(
-            f"--model {loaded.name}: stands on the rule that learns its service (`learned` in its manifest), and "
-            "fine-tuning plays episodes without a past; start from a network trained with environment.history_hours 0"
-        )
-    return start
 
 
 def _network(loaded: Loaded) -> Network:

@@ -99,10 +99,9 @@ def test_a_folder_is_a_start(tmp_path):
         ({"contract_version": "rlscaler.io/observation/v9"}, "contract_version"),
         ({"stack_size": 5}, "stack_size 5"),
         ({"digest": "0" * 64}, "sha256"),
-        ({"learned": {"late_price": 0.5, "caution": 0.2, "jump_caution": 0.15}}, "history_hours 0"),
     ],
 )
-def test_another_contract_width_or_rule_is_refused(tmp_path, change, named):
+def test_another_contract_or_width_is_refused(tmp_path, change, named):
     with pytest.raises(EvaluationError, match=named):
         load_start(copy(tmp_path, change))
 
