@@ -159,7 +159,7 @@ def rule_plan(
     longest = np.maximum(cold[:, 0], cold[:, 1])
     gains = _gains(params, settings, longest)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, settings.horizon * longest, gains)
-    slow, kept = _prepared(params, state, samples, slow, settings, late_price)
+    slow, staying = _prepared(params, state, samples, slow, settings, late_price)
     load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
     utilization = np.minimum(_per_row(settings.loading) * full_at(params), 1.0)
     utilization = np.where(_per_row(learned), pooled(utilization, load, params.requests_per_second), utilization)
@@ -174,7 +174,7 @@ def rule_plan(
     capacity = capacity if headroom is None else capacity / headroom
     rows = np.arange(len(base), dtype=np.int32)
     held = held_load(params, state, samples, late_price * price_factor(params, state))
-    held = np.fmax(held, np.where(pays_for_starts(params), kept, 0.0)[:, None])
+    held = np.fmax(held, np.where(pays_for_starts(params), staying, 0.0)[:, None])
     base_replicas, rest_replicas = _split(params, samples, load, held, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas
@@ -198,12 +198,12 @@ def _prepared(
     if not ((late_price > 0) & is_kept(state.load_recent)).any():
         return plain, plain
     prices = Prices(late_price, settings.caution, settings.jump_caution)
-    kept = prepared_rate(params, state, samples, plain, prices, bound)
+    staying = prepared_rate(params, state, samples, plain, prices, bound)
     if not priced.any():
-        return kept, kept
+        return staying, staying
     cost = price_of_starting(params)
     starting = Prices(late_price, settings.caution / cost, settings.jump_caution / cost)
-    return prepared_rate(params, state, samples, plain, starting, bound), kept
+    return prepared_rate(params, state, samples, plain, starting, bound), staying
 
 
 def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:

@@ -1,6 +1,6 @@
 """Load of the demo's day: recorded traffic of a language model, and a job that comes every day at the same time.
 
-The days before are what the policy has seen: they become the memory that a policy keeps in its status.
+The policy has seen the days before: they become the memory that a policy keeps in its status.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ LIKELY = 0.1
 """Probability from which on an expected jump of the load is said."""
 
 JUMP_RATIO = 2.0
-"""The load jumps where it is so many times what it was `JUMP_SECONDS` before."""
+"""Ratio of the load to that of `JUMP_SECONDS` before, from which on it jumps."""
 
 JUMP_SECONDS = 5
 
@@ -88,7 +88,7 @@ def reaction(timeline: Timeline) -> Reaction | None:
     high = slice(jump, jump + int(over[0]) if len(over) else None)
     more = np.flatnonzero(ordered[high] > ordered[jump])
     enough = np.flatnonzero(ready_capacity(timeline)[high] >= timeline.offered_rps[high])
-    return Reaction(*(float(found[0]) if len(found) else math.nan for found in (more, enough)))
+    return Reaction(*(float(seconds[0]) if len(seconds) else math.nan for seconds in (more, enough)))
 
 
 def sentence(summaries: Mapping[str, Mapping[str, Any]]) -> str:
@@ -106,9 +106,9 @@ def used(summary: Mapping[str, Any]) -> str:
 
 
 def cold_sentence(timelines: Mapping[str, Timeline], gpu: Pool) -> str:
-    """Return what a jump that nothing announced shows; empty where the load does not jump."""
+    """Return the sentence on both reactions to a jump that nothing announced; empty where the load does not jump."""
     reactions = {name: reaction(timeline) for name, timeline in timelines.items()}
-    if any(found is None for found in reactions.values()):
+    if None in reactions.values():
         return ""
     low, high = gpu.cold_start_seconds
     begin = (
@@ -118,7 +118,7 @@ def cold_sentence(timelines: Mapping[str, Timeline], gpu: Pool) -> str:
     return f"{begin} {'; '.join(_reacted(names[n], r) for n, r in reactions.items() if r is not None)}."
 
 
-def _reacted(name: str, found: Reaction) -> str:
-    ordered = "ordered nothing" if math.isnan(found.ordered) else f"ordered after {found.ordered:.0f} s"
-    carried = "never carried it" if math.isnan(found.carried) else f"carried it after {found.carried:.0f} s"
+def _reacted(name: str, seconds: Reaction) -> str:
+    ordered = "ordered nothing" if math.isnan(seconds.ordered) else f"ordered after {seconds.ordered:.0f} s"
+    carried = "never carried it" if math.isnan(seconds.carried) else f"carried it after {seconds.carried:.0f} s"
     return f"{name} {ordered} and {carried}"

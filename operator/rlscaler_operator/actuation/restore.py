@@ -77,9 +77,9 @@ class Deletion:
                 text = "something else scales the targets: the replicas were left as they are"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
             elif policy.observed.parsed is None and (
-                kept := (policy.observed.latest.get("status") or {}).get("originals")
+                written := (policy.observed.latest.get("status") or {}).get("originals")
             ):
-                text = f"its spec cannot be read: {policy.observed.invalid}; the originals: {json.dumps(kept)}"
+                text = f"its spec cannot be read: {policy.observed.invalid}; the originals: {json.dumps(written)}"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
             elif self._restores(policy) and not await self._all_restored(policy):
                 await asyncio.sleep(RETRY_SECONDS)

@@ -54,7 +54,7 @@ class Options:
     by_rule: float = 1.0
     """Weight of the rule's column at the start; 0 = learn without the rule."""
     thesis_reward: bool = False
-    """Rewards and ends of episodes of the thesis, in place of what each placement adds over the episode."""
+    """Rewards and ends of episodes of the thesis, in place of the part of the score that each placement adds."""
     failures_per_day: float = 0.1
     """Failures of a node a day, as in `Setting`."""
     gamma: float = 0.9

@@ -54,7 +54,7 @@ class Interval:
         return cls(mean, float(low), float(high))
 
     def within(self, low: float, high: float = np.inf) -> Interval:
-        """Return the interval without what the quantity cannot be: the t widening of few units knows no bounds."""
+        """Return the interval within the bounds of the quantity, of which the t widening of few units knows nothing."""
         return self if np.isinf(self.low) else Interval(self.mean, max(self.low, low), min(self.high, high))
 
     @property

@@ -68,7 +68,7 @@ class Ranges:
     """Part of the capacity that is lost in the middle of an episode, in `fall_share` of the services."""
     fall_share: float = 0.1
     priced_share: float = 0.7
-    """Probability that a start costs what an image pull and a drain cost; otherwise it is free."""
+    """Probability that a start costs as much as an image pull and a drain; otherwise it is free."""
 
 
 RANGES = Ranges()

@@ -95,7 +95,7 @@ class Line(Document):
     deviation: float
     """Standard deviation of that share, 0 to 1, over the pools of a seed."""
     epochs: float | None = None
-    """Mean epoch of the first look with 95 % of what training gained; None for a rule."""
+    """Mean epoch of the first look with 95 % of the gain of training; None for a rule."""
 
 
 class Study(Document):

@@ -46,13 +46,13 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     from rlscaler_rl.evaluation.tokens.single import mix_of, weighed
 
     try:
-        found, usual, _ = weighed(server, mix_of(mix), first, token)
+        weights, usual, _ = weighed(server, mix_of(mix), first, token)
     except EvaluationError as error:
         raise click.ClickException(str(error)) from error
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
     click.echo(
-        f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {found.answer:.3g}}}, "
-        f"perReplica: {{gpu: {found.capacity:.4g}}}}}"
+        f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {weights.answer:.3g}}}, "
+        f"perReplica: {{gpu: {weights.capacity:.4g}}}}}"
     )
 
 

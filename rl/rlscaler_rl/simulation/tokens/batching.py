@@ -1,9 +1,9 @@
 """Continuous batching of one replica: iterations, stretches of them in closed form, chunked prompts, preemption.
 
-A replica begins an iteration with the sequences whose answers go on, and fills what is left of its token budget with
-prompts, first the one that it has begun, then those of its queue while sequences and KV cache last. Where no prompt can
-be processed, all iterations until the next answer is complete are one stretch: with R sequences and H tokens held the
-i-th of them takes a + b R + d (H + i R). A full KV cache preempts the newest sequence, which is computed again.
+A replica begins an iteration with the sequences whose answers go on, and fills the rest of its token budget with
+prompts, first the one that it has begun, then those of its queue while sequences and KV cache last. Where no prompt
+can be processed, all iterations until the next answer is complete are one stretch: with R sequences and H tokens held
+the i-th of them takes a + b R + d (H + i R). A full KV cache preempts the newest sequence, which is computed again.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def expire(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, 
     """Take the requests out of the front of the queue whose clients have given up by `now`."""
     while pod.head != NOBODY:
         i = pod.head
-        gone = fleet.asked[i] + fact.patience
+        gone = fleet.attempted[i] + fact.patience
         if fleet.generated[i] > 0 or gone > now:
             return
         pop(fleet, pod)
@@ -247,7 +247,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
         service.prompt_done += requests.prompt[i]
         fleet.began[i] = pod.clock
         fleet.first[i] = pod.clock - requests.arrived[i]
-        taken = pod.clock - fleet.asked[i]
+        taken = pod.clock - fleet.attempted[i]
         least = max(int(requests.prompt[i] * (1.0 - requests.cached[i])), 1)
         service.slack = min(service.slack, taken - fact.iteration - fact.sequence - fact.prompt * least)
         b = 0
@@ -261,13 +261,13 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
 @called
 def _finish(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n: int, s: int) -> None:
     """Take the sequences whose answers are complete out of the batch."""
-    kept, finish = 0, _NEVER
+    left, finish = 0, _NEVER
     for k in range(pod.running):
         i, end = fleet.run[n, s, k], fleet.end[n, s, k]
         if end > pod.step:
-            fleet.run[n, s, kept], fleet.end[n, s, kept] = i, end
+            fleet.run[n, s, left], fleet.end[n, s, left] = i, end
             finish = min(finish, end)
-            kept += 1
+            left += 1
             continue
         answer = requests.answer[i]
         pod.held -= requests.prompt[i] + answer
@@ -282,4 +282,4 @@ def _finish(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any,
             while b < len(_TOKEN) and each > _TOKEN[b]:
                 b += 1
             fleet.token_seen[n, b] += 1.0
-    pod.running, pod.finish = kept, finish
+    pod.running, pod.finish = left, finish

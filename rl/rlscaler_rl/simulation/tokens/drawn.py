@@ -41,7 +41,7 @@ WRONG = 0.25
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Services with all requests, what is known of them, and what is declared."""
+    """Services with all requests, the facts known of them, and the declared numbers."""
 
     servers: tuple[str, ...]
     services: Services

@@ -204,7 +204,7 @@ def _arrive(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: int, i
     service.prompt_in += requests.prompt[i]
     service.answer_in += requests.answer[i]
     fleet.attempts[i] += 1
-    fleet.asked[i] = now
+    fleet.attempted[i] = now
     count = service.alive
     chosen, least = NOBODY, 1 << 60
     service.turn = (service.turn + 1) % count

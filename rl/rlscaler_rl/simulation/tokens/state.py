@@ -111,7 +111,7 @@ class Fleet(NamedTuple):
     first: Float  # (M,) seconds from arrival to the first token; NaN = none yet
     token: Float  # (M,) seconds per output token of a complete answer; NaN = none
     began: Float  # (M,) moment of the first token
-    asked: Float  # (M,) moment of the present attempt
+    attempted: Float  # (M,) moment of the present attempt
     generated: Int  # (M,) tokens of the answer so far, for a request that runs no more
     attempts: Int  # (M,)
     follower: NDArray[np.int64]  # (M,) the next request of its queue
@@ -142,7 +142,7 @@ def begin(services: Services, requests: Requests) -> Fleet:
         first=np.full(total, np.nan),
         token=np.full(total, np.nan),
         began=np.zeros(total),
-        asked=np.zeros(total),
+        attempted=np.zeros(total),
         generated=np.zeros(total, np.int32),
         attempts=np.zeros(total, np.int32),
         follower=np.full(total, NOBODY, np.int64),
