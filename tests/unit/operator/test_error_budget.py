@@ -87,9 +87,10 @@ def test_nothing_is_shown_before_anything_was_counted_and_no_budget_for_few_requ
     assert math.isnan(left(spent().state, 99.99))
 
 
-def test_a_network_has_no_price_and_a_fixed_one_is_as_it_is_set(spent, rule):
-    one = spent()
-    assert math.isnan(late_price(one.params, one.state, load_bundled("ppo")))
+def test_a_network_has_the_price_of_the_rule_beneath_and_a_fixed_one_is_as_it_is_set(spent, rule):
+    entry = spent()
+    assert late_price(entry.params, entry.state, load_bundled("ppo")) == late_price(entry.params, entry.state, rule)
+    assert math.isnan(late_price(entry.params, entry.state, None))
     fixed = spent(objective=np.nan)
     assert late_price(fixed.params, fixed.state, rule) == 0.5
 

@@ -95,9 +95,9 @@ def test_a_recording_is_rescaled_to_the_planned_peak():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_episodes_begin_with_replicas_that_carry_what_came_before(name):
+def test_episodes_begin_with_replicas_that_carry_what_came_before_by_their_declared_capacity(name):
     made = episodes(name, Part.TEST, **SMALL)
-    capacity = (made.initial * made.rps).sum(1)
+    capacity = (made.initial * made.believed_rps).sum(1)
     assert ((capacity >= made.past_rate) | (made.initial == made.max_replicas).all(1)).all()
 
 
