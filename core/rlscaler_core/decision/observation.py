@@ -17,7 +17,8 @@ from rlscaler_core.decision.forecaster.learn import learn
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.headroom import NEAR, factors, note_near_misses
 from rlscaler_core.decision.peaks import note_rates
-from rlscaler_core.decision.readiness import Prices, prepared_rate
+from rlscaler_core.decision.readiness import Prices
+from rlscaler_core.decision.starts import prepared_loads
 from rlscaler_core.decision.tables import arrivals_known, capacity_unknown, known
 from rlscaler_core.decision.types import (
     CPU,
@@ -186,7 +187,7 @@ def _values(params: Params, state: State, samples: Samples, prices: Prices | Non
     history = forecast.recent(state.rate_time, state.rate_value, samples.time)
     upper = forecast.upper_of(history, horizon_seconds(params))
     if prices is not None:
-        upper = prepared_rate(params, state, samples, upper, prices)
+        upper, _ = prepared_loads(params, state, samples, upper, prices)
     request = about_a_request(params.unit)
     with np.errstate(invalid="ignore"):
         trend = forecast.load_trend(upper / request, samples.arrival_rate / request)

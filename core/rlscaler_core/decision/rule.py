@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 from rlscaler_core.decision.action import one_hot
 from rlscaler_core.decision.error_budget import price_factor
 from rlscaler_core.decision.floor import MANY, ROUNDING, whole_replicas
-from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, grown_again, upper_forecast
+from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, upper_forecast
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.partitions import drain, to_partitions
 from rlscaler_core.decision.pooling import pooled
-from rlscaler_core.decision.readiness import Prices, prepared_rate
+from rlscaler_core.decision.readiness import Prices
 from rlscaler_core.decision.situation import full_at
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.split import by_load
-from rlscaler_core.decision.starts import held_load, pays_for_starts, price_of_starting
+from rlscaler_core.decision.starts import held_load, pays_for_starts, prepared_loads
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
@@ -159,7 +159,8 @@ def rule_plan(
     longest = np.maximum(cold[:, 0], cold[:, 1])
     gains = _gains(params, settings, longest)
     slow = upper_forecast(state.rate_time, state.rate_value, samples.time, settings.horizon * longest, gains)
-    slow, staying = _prepared(params, state, samples, slow, settings, late_price)
+    prices = Prices(late_price, settings.caution, settings.jump_caution)
+    slow, staying = prepared_loads(params, state, samples, slow, prices)
     load = np.maximum(slow, samples.arrival_rate) + drain(params, samples)
     utilization = np.minimum(_per_row(settings.loading) * full_at(params), 1.0)
     utilization = np.where(_per_row(learned), pooled(utilization, load, params.requests_per_second), utilization)
@@ -181,29 +182,6 @@ def rule_plan(
     replicas[rows, 1 - base] = rest_replicas
     replicas = to_partitions(params, samples, planned, capacity, replicas, params.max_replicas)
     return Plan(np.where(sized[:, None], replicas, samples.spec_replicas), planned)
-
-
-def _prepared(
-    params: Params, state: State, samples: Samples, plain: Float, settings: RuleSettings, late_price: Float
-) -> tuple[Float, Float]:
-    """Return the load (N,) that replicas are started for, and the higher one for which present replicas stay.
-
-    `plain` (N,) is the forecast without a past. A replica that is started and not needed costs more than a present one.
-    """
-    bound = np.full(len(plain), np.inf)
-    priced = pays_for_starts(params)
-    if priced.any():
-        bound = np.where(priced, grown_again(state.rate_time, state.rate_value, samples.time), np.inf)
-        plain = np.minimum(plain, bound)
-    if not ((late_price > 0) & is_kept(state.load_recent)).any():
-        return plain, plain
-    prices = Prices(late_price, settings.caution, settings.jump_caution)
-    staying = prepared_rate(params, state, samples, plain, prices, bound)
-    if not priced.any():
-        return staying, staying
-    cost = price_of_starting(params)
-    starting = Prices(late_price, settings.caution / cost, settings.jump_caution / cost)
-    return prepared_rate(params, state, samples, plain, starting, bound), staying
 
 
 def _gains(params: Params, settings: RuleSettings, cold: Float) -> Gains:

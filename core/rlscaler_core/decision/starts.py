@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlscaler_core.decision.forecast import grown_again
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.forecaster.outlook import daily_mean
-from rlscaler_core.decision.readiness import LEAST_MEAN
+from rlscaler_core.decision.readiness import LEAST_MEAN, Prices, prepared_rate
 from rlscaler_core.decision.types import Bool, Float, Params, Samples, State, either
 from rlscaler_core.decision.units import about_a_request
 
@@ -50,6 +51,26 @@ def held_load(params: Params, state: State, samples: Samples, late_price: Float)
     seconds = hold_seconds(params, mean, late_price)
     age = samples.time[:, None] - state.rate_time
     return np.stack([np.where(age < seconds[:, i, None], counted, 0.0).max(axis=1) for i in range(2)], axis=1)
+
+
+def prepared_loads(params: Params, state: State, samples: Samples, plain: Float, prices: Prices) -> tuple[Float, Float]:
+    """Return the load (N,) that replicas are started for, and the higher one for which present replicas stay.
+
+    `plain` (N,) is the forecast without a past. A replica that is started and not needed costs more than a present one.
+    """
+    bound = np.full(len(plain), np.inf)
+    priced = pays_for_starts(params)
+    if priced.any():
+        bound = np.where(priced, grown_again(state.rate_time, state.rate_value, samples.time), np.inf)
+        plain = np.minimum(plain, bound)
+    if not ((np.asarray(prices.late) > 0) & is_kept(state.load_recent)).any():
+        return plain, plain
+    staying = prepared_rate(params, state, samples, plain, prices, bound)
+    if not priced.any():
+        return staying, staying
+    cost = price_of_starting(params)
+    dearer = prices._replace(caution=prices.caution / cost, jump_caution=prices.jump_caution / cost)
+    return prepared_rate(params, state, samples, plain, dearer, bound), staying
 
 
 def price_of_starting(params: Params) -> Float:

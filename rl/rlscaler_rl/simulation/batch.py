@@ -186,12 +186,12 @@ class Batch:
         self.state.put(rows, self._fresh)
         self._begin(rows)
 
-    def _move_capacity(self, count: int | None = None) -> None:
-        """Set the present capacity of a replica in the rows where it moves, of the first `count` rows."""
+    def _move_capacity(self, rows: NDArray[np.intp]) -> None:
+        """Set the present capacity of a replica in those of the given rows where it moves."""
         if not self._moving.any():
             return
         time = self.cluster.row["time"]
-        rows = np.flatnonzero(self._moving[:count] & (time[:count] % CAPACITY_SECONDS == 0))
+        rows = rows[self._moving[rows] & (time[rows] % CAPACITY_SECONDS == 0)]
         if rows.size:
             rps = self.scenarios.true_rps(rows, time[rows])
             self.facts.pool["rps"][rows] = rps
@@ -208,7 +208,8 @@ class Batch:
             scenarios.rps[rows],
             scenarios.past[rows],
         )
-        self._move_capacity()
+        # Of these rows alone: that of the others moves with their next second, whichever episodes end beside them.
+        self._move_capacity(rows)
         columns = min(memory.time.shape[1], self.state.rate_time.shape[1])
         known = rows[~np.isnan(memory.time[rows, -1])]
         self.state.rate_time[known, -columns:] = scenarios.epoch[known, None] + memory.time[known, -columns:]
@@ -310,7 +311,7 @@ class Batch:
 
     def advance(self, seconds: int = SENSE_SECONDS) -> None:
         """Let time pass; the caller sees to it that no row leaves its load."""
-        self._move_capacity()
+        self._move_capacity(self.rows)
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
     def finish_interval(self, *, latencies: bool = False) -> None:
@@ -321,7 +322,7 @@ class Batch:
         for tick, count in enumerate(self._acting):
             if tick:
                 self._unexplained_tick(count)
-            self._move_capacity(count)
+            self._move_capacity(self.rows[:count])
             self.level.advance(self.facts, self.cluster, self.rows[:count], SENSE_SECONDS)
             if latencies:
                 self.level.count_latencies(self.facts, self.cluster, self.rows[:count])

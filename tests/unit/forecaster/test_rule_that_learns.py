@@ -108,7 +108,7 @@ def test_a_forecast_stands_until_its_horizon_is_over() -> None:
 
 
 def test_dear_replicas_and_cheap_lateness_prepare_less(known: State) -> None:
-    dear, cheap = (capacity(known, 1800 - 50, RuleSettings(late_price=price)) for price in (0.5, 0.005))
+    dear, cheap = (capacity(known, 1800 - 50, RuleSettings(late_price=price)) for price in (5.0, 0.005))
     assert dear > cheap
 
 

@@ -152,8 +152,8 @@ def test_a_training_does_not_overwrite_another(folder: Path) -> None:
     with pytest.raises(ConfigError, match="--out"):
         train(TINY, folder)
     done = CliRunner().invoke(main, ["streams", "train", "--seed", "1", "--out", str(folder)])
-    assert done.exit_code == 1
-    assert "policy.onnx is in it; choose another folder with --out" in done.output
+    assert done.exit_code == 2
+    assert "--force" in done.output
 
 
 def test_equal_seeds_train_equal_networks(folder: Path, tmp_path: Path) -> None:
