@@ -161,7 +161,7 @@ def test_noise_of_a_small_service_is_no_jump() -> None:
     assert calendar_of(memory[1]).jumps[0] < 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_days_off_lower_the_hazard_of_their_weekday() -> None:
     def weekdays(time: float, draw: np.random.Generator) -> float:
         off = int((time - MONDAY) // DAY) % 7 >= 5

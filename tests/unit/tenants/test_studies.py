@@ -42,7 +42,7 @@ def test_no_load_that_is_tested_on_was_trained_or_chosen_on():
     assert not set(TRAIN_LOADS) & set(TUNE_LOADS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_agents_are_played_beside_the_rules(folder):
     names = {*RIVALS, "learned_0", "agents_0", "learned_1", "hindsight", "alone"}
     chosen = [one for one in arrangements([Agents(folder), Agents(folder)]) if one.name in names]
@@ -57,7 +57,7 @@ def test_agents_are_played_beside_the_rules(folder):
     assert rows["learned_1"].pools == rows["learned_0"].pools
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(studies.TRAINING, "roles", {"as it is": lambda options: options})
     first, said = studies.study_training("roles", SHORT, [0, 1], 3, tmp_path, lambda text: None), []

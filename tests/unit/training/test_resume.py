@@ -82,6 +82,7 @@ def changed(config: TrainingConfig, **agent: Any) -> TrainingConfig:
     return config.model_copy(update={"agent": config.agent.model_copy(update=agent)})
 
 
+@pytest.mark.long
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, config, config_file, whole, brief_program):
     killed = tmp_path / "killed"
     program = [sys.executable, "-c", brief_program + KILLED, config_file, killed]
