@@ -135,7 +135,7 @@ def test_a_bad_model_is_said_and_a_good_one_taken_without_a_restart(operator, wo
     asked = operator.decisions("brain")[-1]
     assert asked["action"] == [0, 0, 1]
     assert asked["actor"]["name"] == "still"
-    (models / "ppo.json").write_text((models / "ppo.json").read_text().replace("observation/v3", "observation/v9"))
+    (models / "ppo.json").write_text((models / "ppo.json").read_text().replace("observation/v4", "observation/v9"))
     wait(lambda: "ModelContractMismatch" in world.events("brain"))
     assert world.condition("brain", "Ready")[0] == "True"
 
