@@ -154,7 +154,11 @@ def test_from_the_first_chart_and_its_operator(tree, account, start, loads, live
     assert now["basis"] != was["basis"]
     assert (now["state"], [day for day in now.get("evidence") or [] if day in evidence()]) == ("Collecting", [])
     assert present.stop() == 0
-    changed(kube, "compared/status", {"status": {"promotion": {"evidence": evidence()}}})
+    # A verdict needs days whose latency was measured, which the first operator did not know.
+    measured = dict.fromkeys(("late", "lateAtMost", "modelledLate"), 0)
+    measured |= {"requests": 400, "modelledRequests": 400, "windows": 24, "agreeing": 24}
+    days = [day | {"measured": measured} for day in evidence()]
+    changed(kube, "compared/status", {"status": {"promotion": {"evidence": days}}})
     present = start(account)
     until(lambda: status(kube, "compared")["promotion"]["state"] == "Ready", 60)
 

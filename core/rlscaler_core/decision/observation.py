@@ -158,9 +158,11 @@ def _status(params: Params, state: State, samples: Samples, signal_known: Bool) 
     status[~serving[:, CPU], 0] = SignalState.NOT_APPLICABLE
     status[:, 1] = np.where(params.stream, SignalState.NOT_APPLICABLE, SignalState.KNOWN)
     told = np.where(params.stream, signal_known[:, 0], np.isfinite(state.headroom[:, NEAR]))
-    status[:, 8] = np.where(told, SignalState.KNOWN, SignalState.UNKNOWN)
+    idle = signal_known[:, 0] & (samples.arrival_rate == 0)
+    # A service without load has no near misses to know of.
+    status[:, 8] = np.where(told, SignalState.KNOWN, np.where(idle, SignalState.NOT_APPLICABLE, SignalState.UNKNOWN))
     status[~serving[:, GPU], 2] = SignalState.NOT_APPLICABLE
-    status[signal_known[:, 0] & (samples.arrival_rate == 0), 3] = SignalState.NOT_APPLICABLE
+    status[idle, 3] = SignalState.NOT_APPLICABLE
     status[:, 5:7][~params.present] = SignalState.NOT_APPLICABLE
     return status
 

@@ -87,7 +87,7 @@ TABLE = [
         ("Prometheus answers at http://127.0.0.1:9", "Connection refused", "spec.metrics.prometheus.url"),
         SPEC,
     ),
-    Wrong(PRE + " --prometheus-url http://{exporter}", 1, ("the answer is not Prometheus's", "check the URL"), SPEC),
+    Wrong(PRE + " --prometheus-url http://{exporter}", 1, ("the answer is no JSON", "check the URL"), SPEC),
     Wrong(
         PRE,
         1,
