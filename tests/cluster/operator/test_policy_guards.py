@@ -97,7 +97,8 @@ def test_a_pool_whose_pods_a_quota_refuses_spills_to_the_other_and_says_why(oper
     wait(lambda: 2 * 20 + world.replicas("refused")[1] * 4 >= 150)
     stays(lambda: 2 * 20 + world.replicas("refused")[1] * 4 >= 150, True, 20)
     world.delete("resourcequotas", "gpus")
-    wait(lambda: world.condition("refused", "Active") == ("True", "Acting"), 90)
+    # The ReplicaSet tries again after a time that doubles with every refusal.
+    wait(lambda: world.condition("refused", "Active") == ("True", "Acting"), 400)
 
 
 ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
@@ -165,6 +166,5 @@ def test_capacity_is_learned_where_the_spec_leaves_it_open(operator, world, wait
     world.policy("pupil", mode="Shadow", targets=targets)
     wait(lambda: world.condition("pupil", "CapacityUnknown") == ("True", "NotMeasured"))
     wait(lambda: world.condition("pupil", "CapacityUnknown") == ("", ""), 240)
-    learned = world.get("rlscalingpolicies", "pupil")["status"]["learned"]
-    assert learned["gpu"]["requestsPerSecond"] == pytest.approx(20, rel=0.1)
-    assert learned["cpu"]["requestsPerSecond"] == pytest.approx(4, rel=0.1)
+    believed = world.get("rlscalingpolicies", "pupil")["status"]["capacity"]
+    assert believed["gpu"] == pytest.approx(20, rel=0.1), believed
