@@ -101,7 +101,7 @@ def test_of_two_policies_the_older_one_acts(operator, world, wait):
 
 
 def test_a_manual_scale_is_adopted_with_an_event_and_originals_come_back(operator, world, wait):
-    load = world.service("manual", rate=70)
+    load = world.service("manual", rate=52)
     world.deployments("manual", gpu=2, cpu=3)
     world.policy("manual", restoreOnDelete=True, behavior={"scaleDown": {"selectPolicy": "Disabled"}})
     wait(lambda: world.replicas("manual") != (2, 3))
