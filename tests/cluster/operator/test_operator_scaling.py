@@ -2,6 +2,8 @@
 
 import pytest
 
+from rlscaler_operator.records.rows import decode_samples
+
 HPA = {
     "metadata": {"name": "foreign"},
     "spec": {
@@ -111,6 +113,8 @@ def test_a_manual_scale_is_adopted_with_an_event_and_originals_come_back(operato
     load.rate = 5
     world.patch("deployments", "manual-cpu", {"spec": {"replicas": 9}}, "scale", manager="kubectl")
     wait(lambda: "ReplicasAdopted" in world.events("manual"))
+    # Originals come back as far as the measured load allows.
+    wait(lambda: decode_samples(operator.decisions("manual")[-1]["samples"]).arrival_rate[0] < 10)
     world.delete("rlscalingpolicies", "manual")
     wait(lambda: world.replicas("manual") == (2, 3))
     items = lambda: world.kube.request("GET", world.path("rlscalingpolicies"))["items"]  # noqa: E731
