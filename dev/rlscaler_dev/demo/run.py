@@ -103,26 +103,20 @@ class Demo(Stage[Any]):
         self._page: Child | None = None
 
     def run(self) -> None:
-        """Play the demo: the load first, then the operator, as after a failover under load, until the load is over."""
-        operator = self.operator()
-        self.start_service()
-        operator.install()
-        self.wait_for_service()
-        self.say(self.introduction())
-        with self.recorder() as recorder:
-            self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
-            self.kube.apply_all(self.scalers())
-            self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
-            # An operator that sees the load begin takes that for a jump from nothing, and expects such jumps later.
-            self._begin_load(recorder)
-            self._restore_memory()
-            operator.start()
-            self._show_page()
-            self.supervisor.wait_while(lambda: self._policy_lacks(recorder), READY_SECONDS)
-            self.drive(recorder)
-            operator.stop()
+        super().run()
         for service in self._services.values():
             service.stop()
+
+    def start_scaling(self, operator: Operator | None, recorder: Recorders) -> None:
+        """Begin the load before the operator, as after a failover under load, and wait for scalers and policy."""
+        assert operator is not None
+        self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
+        # An operator that sees the load begin takes that for a jump from nothing, and expects such jumps later.
+        self._begin_load(recorder)
+        self._restore_memory()
+        operator.start()
+        self._show_page()
+        self.supervisor.wait_while(lambda: self._policy_lacks(recorder), READY_SECONDS)
 
     def operator(self) -> Operator:
         return Operator(self.kube, self.info, self.supervisor, self.results.audit, [COPIES[POLICY]])

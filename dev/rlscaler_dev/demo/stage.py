@@ -69,12 +69,16 @@ class Stage(ABC, Generic[Recorder]):
             self.supervisor.wait_while(lambda: self.replicas_missing(recorder), READY_SECONDS)
             # The recorder runs before anything scales, so that no change of replicas is missed.
             self.kube.apply_all(self.scalers())
-            if operator is not None:
-                operator.start()
-            self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
+            self.start_scaling(operator, recorder)
             self.drive(recorder)
             if operator is not None:
                 operator.stop()
+
+    def start_scaling(self, operator: Operator | None, recorder: Recorder) -> None:
+        """Start the operator, and wait for the scalers."""
+        if operator is not None:
+            operator.start()
+        self.supervisor.wait_while(lambda: self.scalers_missing(recorder), READY_SECONDS)
 
     def operator(self) -> Operator | None:
         """Return the operator where the contender needs one."""
