@@ -15,7 +15,7 @@ StepSize = Annotated[int, Field(ge=1, le=10_000, json_schema_extra={"format": "i
 Cost = Annotated[float, Field(gt=0, le=1_000_000)]
 Capacity = Annotated[float, Field(gt=0, le=1_000_000)]
 LONGEST_COLD_START = 3600
-"""Seconds."""
+"""Longest cold start of a pod, in seconds."""
 
 ColdStart = Annotated[float, Field(gt=0, le=LONGEST_COLD_START)]
 Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]

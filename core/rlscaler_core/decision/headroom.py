@@ -2,7 +2,7 @@
 
 The steps of a network move it, and it lasts until other steps move it on. It is a factor on the capacity that the rule
 plans with, apart from the belief about that capacity: measurements that move the belief leave it as it is. In every
-action interval it moves a little towards neutral, so that one that nobody renews ends.
+action interval it moves a little towards neutral, so that a headroom without further steps ends.
 """
 
 from __future__ import annotations

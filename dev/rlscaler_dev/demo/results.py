@@ -87,7 +87,7 @@ class ResultFolder:
         for name, timeline in timelines.items():
             timeline.write(self.timeline.with_name(f"timeline-{name}.csv"))
         text = sentence(summaries)
-        # Only a spike is a jump that nobody was told of: the daily job was seen before, the other shapes have none.
+        # Only a spike jumps unannounced: the daily job was seen before, the other shapes do not jump.
         if summaries[POLICY]["pattern"] == "spike":
             text = f"{text} {cold_sentence(timelines, GPU_POOL)}".strip()
         self._finish({"sentence": text, "copies": summaries}, [shown for shown, _ in copies.values()], text)

@@ -194,7 +194,7 @@ def _unreadable(budget: Budget) -> tuple[str, str] | None:
     """Return why the spec of an RLScalingBudget cannot be read; None where it can."""
     if not budget.invalid:
         return None
-    text = "it binds nobody" if budget.spec is None else "the last one that could be read stays in force"
+    text = "it limits no policy" if budget.spec is None else "the last one that could be read stays in force"
     return "InvalidSpec", f"{budget.invalid}; {text}"
 
 

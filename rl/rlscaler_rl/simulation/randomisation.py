@@ -172,7 +172,7 @@ def _make_nominal(service: dict[str, NDArray[Any]], rows: NDArray[np.bool_], rng
 
 
 def _uncertain(service: dict[str, NDArray[Any]], rng: np.random.Generator, ranges: Ranges) -> dict[str, Float]:
-    """Columns that nobody declares: how far the capacity is off, its swing and its fall, and the price of starts."""
+    """Columns that no spec declares: error, swing and fall of the capacity, and the price of starts."""
     n = len(service["slo_ms"])
 
     def drawn(bounds: tuple[float, float], share: float) -> Float:

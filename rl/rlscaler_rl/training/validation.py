@@ -1,6 +1,6 @@
 """Validation of a network in training: stretches of an hour that no training draws and no report looks at.
 
-They are of services whose capacity nobody has declared rightly, as in training. The rule without the network plays them
+The capacities of their services differ from the declared ones, as in training. The rule without the network plays them
 too, and the interval of the difference chooses among checkpoints.
 """
 

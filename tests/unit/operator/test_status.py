@@ -154,7 +154,7 @@ def test_the_budget_that_was_kept_survives_a_restart():
 
 def test_the_headroom_survives_a_restart():
     state, digest = initial_state(1, 1), "ab" * 32
-    assert headroom_status(state) is None, "nobody moves one"
+    assert headroom_status(state) is None, "no network moves it"
     state.headroom[0, :5] = np.log(1.18), np.nan, 1_767_604_440.0, np.nan, model_number(digest)
     written = Status(headroom=headroom_status(state)).to_dict()
     assert written["headroom"] == {"gpu": {"percent": 18.0, "since": "2026-01-05T09:14:00Z"}}
