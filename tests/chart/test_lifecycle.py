@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.generate.definition import manifest
+from rlscaler_dev.generate.definition import POLICY as DEFINED
 from tests.chart import accounts
 from tests.chart.charts import CHART, NAMESPACE, RELEASE
 from tests.chart.history import commits, files
@@ -85,7 +85,7 @@ def test_install_upgrade_rollback_uninstall(live, kube, kubectl, earlier):
 
     live.run("upgrade", RELEASE, str(CHART), *WAIT)
     properties = kube.get(DEFINITION)["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-    wanted = manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
+    wanted = DEFINED.manifest()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
     assert properties["spec"]["properties"].keys() == wanted["spec"]["properties"].keys()
     assert kube.get(DEPLOYMENT)["spec"]["template"]["spec"]["containers"][0]["image"] == "localhost/rlscaler:0.1.0"
     assert absent(kube, LEASE), "operators make it"
@@ -128,7 +128,7 @@ def test_definition_applied_by_hand_is_taken_over(live, kube, kubectl, definitio
     before = put_policy(kube)
     live.run("install", RELEASE, str(CHART), "--take-ownership", "--force-conflicts", *WAIT)
     assert kube.get(DEFINITION)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-    assert kube.get(DEFINITION)["spec"]["versions"][0]["schema"] == manifest()["spec"]["versions"][0]["schema"]
+    assert kube.get(DEFINITION)["spec"]["versions"][0]["schema"] == DEFINED.manifest()["spec"]["versions"][0]["schema"]
     after = kube.get(f"{POLICIES}/chat")
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["status"] == before["status"]

@@ -9,7 +9,7 @@ import tomllib
 import pytest
 import yaml
 
-from rlscaler_dev.generate.definition import manifest
+from rlscaler_dev.generate.definition import POLICY
 from rlscaler_dev.generate.recording import recorded
 from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.settings import Settings
@@ -228,7 +228,7 @@ def test_new_pods_are_not_sized_unless_asked_for_and_only_with_resize(helm, tmp_
 
 def test_definition_is_the_models_and_stays(helm):
     crd = find(template(helm), "CustomResourceDefinition", "rlscalingpolicies.rlscaler.io")
-    assert crd["spec"] == manifest()["spec"]
+    assert crd["spec"] == POLICY.manifest()["spec"]
     assert crd["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     crd = find(template(helm, "--set", "crds.keep=false"), "CustomResourceDefinition", crd["metadata"]["name"])
     assert "annotations" not in crd["metadata"]

@@ -9,7 +9,7 @@ import yaml
 
 from rlscaler_core.placement.policies import RULES_OF
 from rlscaler_dev.cluster.kube import path_of
-from rlscaler_dev.generate.definition import node_scoring_manifest
+from rlscaler_dev.generate.definition import NODE_SCORING
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import Settings
 from tests.chart.charts import CHART, NAMESPACE, SETS, find, kinds, template, values
@@ -98,7 +98,7 @@ def test_the_server_reads_and_writes_nothing(helm):
 def test_node_scoring_policies_come_with_it_and_the_plugin_may_read_them(helm):
     kind = "nodescoringpolicies.rlscaler.io"
     assert not [body for body in template(helm) if body["metadata"]["name"] == kind]
-    assert find(template(helm, *ON), "CustomResourceDefinition", kind)["spec"] == node_scoring_manifest()["spec"]
+    assert find(template(helm, *ON), "CustomResourceDefinition", kind)["spec"] == NODE_SCORING.manifest()["spec"]
     off = ("--set", "crds.install=false")
     assert not [body for body in template(helm, *ON, *off) if body["metadata"]["name"] == kind]
     assert not [body for body in template(helm, *ON) if body["metadata"]["name"] == f"{NAME}-plugin"]

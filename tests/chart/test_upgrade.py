@@ -12,7 +12,7 @@ import pytest
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.prometheus import Prometheus
-from rlscaler_dev.generate.definition import manifest
+from rlscaler_dev.generate.definition import POLICY
 from tests.chart import accounts
 from tests.chart.charts import CHART, RELEASE
 from tests.chart.history import commits, files
@@ -136,7 +136,7 @@ def test_from_the_first_chart_and_its_operator(tree, account, start, loads, live
     after = {name: until(lambda name=name: reported_by(present, kube, name), 60) for name in SPECS}
 
     assert {path: kube.get(path)["metadata"]["uid"] for path in kept} == uids
-    assert kube.get(DEFINITION)["spec"]["versions"][0]["schema"] == manifest()["spec"]["versions"][0]["schema"]
+    assert kube.get(DEFINITION)["spec"]["versions"][0]["schema"] == POLICY.manifest()["spec"]["versions"][0]["schema"]
     for name in SPECS:
         assert keeps(after[name]["spec"], before[name]["spec"])
     assert after["lent"]["metadata"]["finalizers"] == before["lent"]["metadata"]["finalizers"] == [accounts.FINALIZER]

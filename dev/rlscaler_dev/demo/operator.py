@@ -19,7 +19,7 @@ from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.processes import Supervisor
 from rlscaler_dev.demo.recorder import Recorder
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
-from rlscaler_dev.generate.definition import budget_manifest, manifest
+from rlscaler_dev.generate.definition import BUDGET, POLICY
 
 RLSCALER = (sys.executable, "-m", "rlscaler_live.cli")
 """The command line in a process of its own: the demo uses the operator as its users do."""
@@ -50,7 +50,7 @@ class Operator:
     def install(self) -> None:
         """Install its CustomResourceDefinitions and grant it its roles."""
         kube = self._kube
-        for definition in (manifest(), *([budget_manifest()] if self._budgets else [])):
+        for definition in (POLICY.manifest(), *([BUDGET.manifest()] if self._budgets else [])):
             kube.apply(definition)
             wait_until(partial(_established, kube, definition), "the CRD's acceptance", READY_SECONDS)
         for access in manifests.access(self._namespaces, self._budgets):

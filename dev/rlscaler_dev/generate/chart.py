@@ -13,8 +13,7 @@ from typing import Any
 import yaml
 
 from rlscaler_dev.generate import recording
-from rlscaler_dev.generate.definition import render as render_crd
-from rlscaler_dev.generate.definition import render_budget, render_node_scoring
+from rlscaler_dev.generate.definition import BUDGET, NODE_SCORING, POLICY
 from rlscaler_dev.generate.pages import code, plain
 from rlscaler_dev.markdown import table
 from rlscaler_operator.exceptions import OperatorError
@@ -181,9 +180,9 @@ def generated(charts: Path = CHARTS) -> Iterator[tuple[Path, Callable[[], str]]]
     A chart can only install files of its own folder, so roles and definitions are copied there.
     """
     installed = charts / "rlscaler" / "files"
-    yield installed / "crd.yaml", render_crd
-    yield installed / "crd-budgets.yaml", render_budget
-    yield installed / "crd-node-scoring.yaml", render_node_scoring
+    yield installed / "crd.yaml", POLICY.render
+    yield installed / "crd-budgets.yaml", BUDGET.render
+    yield installed / "crd-node-scoring.yaml", NODE_SCORING.render
     for roles in ROLES:
         yield installed / roles, partial(_roles, roles)
     for source in sorted(ADMISSION.glob("*.yaml")):

@@ -29,9 +29,9 @@ def definitions() -> Files:
     """CustomResourceDefinitions."""
     from rlscaler_dev.generate import definition
 
-    yield Path("crds/rlscalingpolicies.yaml"), definition.render
-    yield Path("crds/budgets/rlscalingbudgets.yaml"), definition.render_budget
-    yield Path("crds/scheduler/nodescoringpolicies.yaml"), definition.render_node_scoring
+    yield Path("crds/rlscalingpolicies.yaml"), definition.POLICY.render
+    yield Path("crds/budgets/rlscalingbudgets.yaml"), definition.BUDGET.render
+    yield Path("crds/scheduler/nodescoringpolicies.yaml"), definition.NODE_SCORING.render
 
 
 def chart_files() -> Files:

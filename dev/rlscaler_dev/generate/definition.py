@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -64,84 +65,6 @@ NODE_SCORING_COLUMNS: Columns = (
 )
 
 
-def policy_schema() -> Schema:
-    """The schema of a whole policy."""
-    return _whole(RLScalingPolicy)
-
-
-def budget_schema() -> Schema:
-    """The schema of a whole budget."""
-    return _whole(RLScalingBudget)
-
-
-def node_scoring_schema() -> Schema:
-    """The schema of a whole NodeScoringPolicy."""
-    return _whole(NodeScoringPolicy)
-
-
-def _whole(model: type[Model]) -> Schema:
-    """The schema of the whole object; `metadata` is the API server's own business."""
-    schema = structural(model)
-    properties = schema["properties"]
-    properties["metadata"] = {"type": "object"}
-    for name in ("apiVersion", "kind"):
-        properties[name] = {"type": "string", "description": properties[name]["description"]}
-    if "status" in properties:
-        properties["status"].pop("default", None)
-    return schema
-
-
-def manifest() -> dict[str, Any]:
-    """The CustomResourceDefinition of policies as `kubectl apply` takes it."""
-    return _manifest(policy_schema(), KIND, PLURAL, "rlsp", "Namespaced", COLUMNS)
-
-
-def budget_manifest() -> dict[str, Any]:
-    """The CustomResourceDefinition of budgets as `kubectl apply` takes it."""
-    return _manifest(budget_schema(), BUDGET_KIND, BUDGET_PLURAL, "rlsb", "Cluster", BUDGET_COLUMNS)
-
-
-def node_scoring_manifest() -> dict[str, Any]:
-    """The CustomResourceDefinition of NodeScoringPolicies as `kubectl apply` takes it."""
-    plural, columns = NODE_SCORING_PLURAL, NODE_SCORING_COLUMNS
-    return _manifest(node_scoring_schema(), NODE_SCORING_KIND, plural, "nsp", "Cluster", columns)
-
-
-def _manifest(schema: Schema, kind_name: str, plural: str, short: str, scope: str, shown: Columns) -> dict[str, Any]:
-    columns = [
-        {"name": name, "type": kind, "jsonPath": path, "description": description}
-        | ({"priority": priority} if priority else {})
-        for name, kind, path, description, priority in shown
-    ]
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {
-                "kind": kind_name,
-                "listKind": f"{kind_name}List",
-                "plural": plural,
-                "singular": kind_name.lower(),
-                "shortNames": [short],
-                "categories": ["all", "autoscaling"] if scope == "Namespaced" else ["autoscaling"],
-            },
-            "scope": scope,
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    **({"subresources": {"status": {}}} if "status" in schema["properties"] else {}),
-                    "additionalPrinterColumns": columns,
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    }
-
-
 class _Dumper(yaml.SafeDumper):
     """Writes everything out: kubectl reads anchors, but people and diffs do not."""
 
@@ -149,20 +72,64 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def render() -> str:
-    """The manifest of policies as YAML."""
-    return _yaml(manifest())
+@dataclass(frozen=True)
+class Kind:
+    """One kind of objects: its model, and its names and columns on the API server."""
+
+    model: type[Model]
+    name: str
+    plural: str
+    short: str
+    columns: Columns
+    scope: str = "Cluster"
+
+    def schema(self) -> Schema:
+        """Return the schema of the whole object; `metadata` is the API server's own business."""
+        schema = structural(self.model)
+        properties = schema["properties"]
+        properties["metadata"] = {"type": "object"}
+        for name in ("apiVersion", "kind"):
+            properties[name] = {"type": "string", "description": properties[name]["description"]}
+        if "status" in properties:
+            properties["status"].pop("default", None)
+        return schema
+
+    def manifest(self) -> dict[str, Any]:
+        """Return the CustomResourceDefinition as `kubectl apply` takes it."""
+        schema = self.schema()
+        columns = [
+            {"name": name, "type": kind, "jsonPath": path, "description": description}
+            | ({"priority": priority} if priority else {})
+            for name, kind, path, description, priority in self.columns
+        ]
+        version = {
+            "name": VERSION,
+            "served": True,
+            "storage": True,
+            **({"subresources": {"status": {}}} if "status" in schema["properties"] else {}),
+            "additionalPrinterColumns": columns,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        names = {
+            "kind": self.name,
+            "listKind": f"{self.name}List",
+            "plural": self.plural,
+            "singular": self.name.lower(),
+            "shortNames": [self.short],
+            "categories": ["all", "autoscaling"] if self.scope == "Namespaced" else ["autoscaling"],
+        }
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{self.plural}.{GROUP}"},
+            "spec": {"group": GROUP, "names": names, "scope": self.scope, "versions": [version]},
+        }
+
+    def render(self) -> str:
+        """Return the CustomResourceDefinition as YAML."""
+        return HEADER + yaml.dump(self.manifest(), Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
 
 
-def render_budget() -> str:
-    """The manifest of budgets as YAML."""
-    return _yaml(budget_manifest())
-
-
-def render_node_scoring() -> str:
-    """The manifest of NodeScoringPolicies as YAML."""
-    return _yaml(node_scoring_manifest())
-
-
-def _yaml(content: dict[str, Any]) -> str:
-    return HEADER + yaml.dump(content, Dumper=_Dumper, sort_keys=False, width=120, allow_unicode=True)
+POLICY = Kind(RLScalingPolicy, KIND, PLURAL, "rlsp", COLUMNS, "Namespaced")
+BUDGET = Kind(RLScalingBudget, BUDGET_KIND, BUDGET_PLURAL, "rlsb", BUDGET_COLUMNS)
+NODE_SCORING = Kind(NodeScoringPolicy, NODE_SCORING_KIND, NODE_SCORING_PLURAL, "nsp", NODE_SCORING_COLUMNS)

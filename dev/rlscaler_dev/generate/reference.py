@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rlscaler_core.api import conditions, status
-from rlscaler_dev.generate.definition import (
-    BUDGET_COLUMNS,
-    COLUMNS,
-    NODE_SCORING_COLUMNS,
-    Columns,
-    budget_schema,
-    node_scoring_schema,
-    policy_schema,
-)
+from rlscaler_dev.generate.definition import BUDGET, NODE_SCORING, POLICY, Kind
 from rlscaler_dev.generate.schema import Schema, default_text
 from rlscaler_dev.markdown import table
 
@@ -71,54 +63,40 @@ The same text is on your cluster: `kubectl explain nsp.spec`.
 """
 
 
+REFUSED_BY = "By the API server on `kubectl apply`, each with the field that is wrong:\n\n"
+
+
 def node_scoring() -> str:
-    """The page of NodeScoringPolicies as Markdown."""
-    spec = node_scoring_schema()["properties"]["spec"]
-    parts = [
-        NODE_SCORING_INTRODUCTION,
-        "## Spec\n\n" + _table(_fields(spec, "")),
-        "## What is refused\n\n" + _refused(spec),
-        "## Columns of `kubectl get nsp`\n\n" + _columns(NODE_SCORING_COLUMNS),
-    ]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    """Return the page of NodeScoringPolicies as Markdown."""
+    return _page(NODE_SCORING, NODE_SCORING_INTRODUCTION)
 
 
 def budget() -> str:
-    """The page of budgets as Markdown."""
-    schema = budget_schema()["properties"]
-    parts = [
-        BUDGET_INTRODUCTION,
-        "## Spec\n\n" + _table(_fields(schema["spec"], "")),
-        "## What is refused\n\n" + _refused(schema["spec"]),
-        "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
-        "## Columns of `kubectl get rlsb`\n\n" + _columns(BUDGET_COLUMNS),
-    ]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
-
-
-def _columns(columns: Columns) -> str:
-    rows = ((name + WIDE[wide], description) for name, _, _, description, wide in columns)
-    return table(("column", "meaning"), rows)
-
-
-def _refused(spec: Schema) -> str:
-    return "\n".join(f"- `{path}`: {message}" for path, message in _rules(spec, "spec"))
+    """Return the page of budgets as Markdown."""
+    return _page(BUDGET, BUDGET_INTRODUCTION)
 
 
 def policy() -> str:
-    """The page of policies as Markdown."""
-    schema = policy_schema()["properties"]
+    """Return the page of policies as Markdown."""
+    return _page(POLICY, INTRODUCTION, REFUSED_BY, ANNOTATIONS, _conditions())
+
+
+def _page(kind: Kind, introduction: str, refused: str = "", annotations: str = "", conditions: str = "") -> str:
+    schema = kind.schema()["properties"]
+    status = "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False) if "status" in schema else ""
+    columns = ((name + WIDE[wide], description) for name, _, _, description, wide in kind.columns)
     parts = [
-        INTRODUCTION,
+        introduction,
         "## Spec\n\n" + _table(_fields(schema["spec"], "")),
-        "## What is refused\n\nBy the API server on `kubectl apply`, each with the field that is wrong:\n\n"
-        + _refused(schema["spec"]),
-        ANNOTATIONS.rstrip(),
-        "## Status\n\n" + _table(_fields(schema["status"], ""), defaults=False),
-        _conditions(),
-        "## Columns of `kubectl get rlsp`\n\n" + _columns(COLUMNS),
+        "## What is refused\n\n"
+        + refused
+        + "\n".join(f"- `{path}`: {message}" for path, message in _rules(schema["spec"], "spec")),
+        annotations,
+        status,
+        conditions,
+        f"## Columns of `kubectl get {kind.short}`\n\n" + table(("column", "meaning"), columns),
     ]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+    return "\n\n".join(part.rstrip() for part in parts if part) + "\n"
 
 
 def _fields(schema: Schema, path: str, seen: dict[str, str] | None = None) -> Iterator[tuple[str, Schema, bool]]:

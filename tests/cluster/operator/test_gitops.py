@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from rlscaler_dev.exceptions import ApiError
-from rlscaler_dev.generate.definition import manifest
+from rlscaler_dev.generate.definition import POLICY
 
 FLUX = "kustomize-controller"
 LONGEST_ANNOTATION = 256 * 1024
@@ -156,5 +156,5 @@ def test_a_policy_that_is_applied_again_keeps_its_pause_and_its_status(operator:
 
 
 def test_the_definition_fits_into_the_annotation_of_kubectl_apply(world: Any) -> None:
-    whole = json.dumps(manifest(), separators=(",", ":"))
+    whole = json.dumps(POLICY.manifest(), separators=(",", ":"))
     assert len(whole) < LONGEST_ANNOTATION / 2

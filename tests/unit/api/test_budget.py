@@ -12,7 +12,7 @@ import yaml
 
 from rlscaler_core.api.budget import parse_budget
 from rlscaler_core.api.exceptions import InvalidBudgetError
-from rlscaler_dev.generate.definition import budget_manifest, budget_schema
+from rlscaler_dev.generate.definition import BUDGET
 
 PAGE = Path(__file__).parents[3] / "docs" / "budgets.md"
 
@@ -50,7 +50,7 @@ def test_refused_by_the_name_of_the_field(spec, named):
         parse_budget(body(**spec))
     if any(word in named for word in ("more than", "below", "either")) or spec.get("amount") != spec.get("amount"):
         return  # rules of CEL, and what JSON cannot say
-    strict = budget_schema()["properties"]["spec"]
+    strict = BUDGET.schema()["properties"]["spec"]
     strict["properties"]["members"]["items"]["additionalProperties"] = False
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(body(**spec)["spec"], strict, cls=jsonschema.Draft4Validator)
@@ -69,12 +69,12 @@ def test_the_pages_examples_are_valid_and_their_defaults_are_those_of_the_schema
     assert from_nodes.amount_from.nodes.match_labels == {"pool": "gpu"}
     example = yaml.safe_load(text)
     for spec in (example["spec"], yaml.safe_load(priced)["spec"], yaml.safe_load(several)["spec"]):
-        jsonschema.validate(spec, budget_schema()["properties"]["spec"], cls=jsonschema.Draft4Validator)
+        jsonschema.validate(spec, BUDGET.schema()["properties"]["spec"], cls=jsonschema.Draft4Validator)
     assert parse_budget(body(**yaml.safe_load(priced)["spec"])).spec.members[0].units_per_replica == 4.1
     spec = parse_budget(example).spec
     assert [share.guaranteed for share in spec.members] == [6, None, 4]
     assert [one.name for one in parse_budget(yaml.safe_load(several)).spec.shared] == ["nvidia.com/gpu", "cpu"]
-    properties = budget_schema()["properties"]["spec"]["properties"]
+    properties = BUDGET.schema()["properties"]["spec"]["properties"]
     least = parse_budget(body()).spec.to_dict()
     for name, child in properties.items():
         if "default" in child:
@@ -92,13 +92,13 @@ def test_every_field_is_described_and_every_list_is_bounded():
             walk(node["items"], f"{path}[]")
 
     for part in ("spec", "status"):
-        walk(budget_schema()["properties"][part], part)
+        walk(BUDGET.schema()["properties"][part], part)
 
 
 def test_names_of_members_are_unique_and_columns_read_well():
-    members = budget_schema()["properties"]["spec"]["properties"]["members"]
+    members = BUDGET.schema()["properties"]["spec"]["properties"]["members"]
     assert (members["x-kubernetes-list-type"], members["x-kubernetes-list-map-keys"]) == ("map", ["name"])
-    definition = budget_manifest()["spec"]
+    definition = BUDGET.manifest()["spec"]
     assert (definition["scope"], definition["names"]["shortNames"]) == ("Cluster", ["rlsb"])
     (version,) = definition["versions"]
     always = [c["name"] for c in version["additionalPrinterColumns"] if not c.get("priority")]

@@ -10,7 +10,7 @@ import pytest
 from rlscaler_core.api.exceptions import InvalidNodeScoringError
 from rlscaler_core.api.node_scoring import NodeScoringSpec, parse_node_scoring
 from rlscaler_core.placement.policies import Policy
-from rlscaler_dev.generate.definition import node_scoring_manifest, node_scoring_schema
+from rlscaler_dev.generate.definition import NODE_SCORING
 
 SOFT, HARD = "latencySoftConstraintMilliseconds", "latencyHardConstraintMilliseconds"
 
@@ -55,7 +55,7 @@ def test_refused_by_the_name_of_the_field(spec, named, by_schema):
     with pytest.raises(InvalidNodeScoringError, match=named):
         parse_node_scoring(body(**spec))
     if by_schema:
-        schema = node_scoring_schema()["properties"]["spec"]
+        schema = NODE_SCORING.schema()["properties"]["spec"]
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(spec, schema, cls=jsonschema.Draft4Validator)
 
@@ -133,7 +133,7 @@ def test_its_policies_are_those_that_score():
 
 
 def test_it_is_of_the_whole_cluster_and_has_no_status():
-    definition = node_scoring_manifest()["spec"]
+    definition = NODE_SCORING.manifest()["spec"]
     assert (definition["scope"], definition["names"]["shortNames"]) == ("Cluster", ["nsp"])
     (version,) = definition["versions"]
     assert "subresources" not in version

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rlscaler_core.api import parse
 from rlscaler_core.api.base import Model
 from rlscaler_dev.generate.cli import crd
-from rlscaler_dev.generate.definition import manifest, policy_schema, render
+from rlscaler_dev.generate.definition import POLICY
 from rlscaler_dev.generate.schema import UnsupportedSchemaError, structural
 
 ROOT = Path(__file__).parents[3]
@@ -32,7 +32,7 @@ def walk(schema, path=""):
             yield from walk(schema[key], f"{path}.{key}")
 
 
-SCHEMA = policy_schema()
+SCHEMA = POLICY.schema()
 
 
 def test_every_field_is_structural_described_and_bounded():
@@ -109,17 +109,17 @@ def test_required_fields_have_no_default():
 
 
 def test_columns_in_order():
-    (version,) = manifest()["spec"]["versions"]
+    (version,) = POLICY.manifest()["spec"]["versions"]
     columns = {column["name"]: column.get("priority", 0) for column in version["additionalPrinterColumns"]}
     always = [name for name, priority in columns.items() if not priority]
     assert always == ["Mode", "State", "GPU", "CPU", "Placement", "P95", "Cost/h", "Ready", "Age"]
     assert set(columns) - set(always) == {"Reason", "Fallback", "Promotion", "Model"}
     assert version["subresources"] == {"status": {}}
-    assert manifest()["spec"]["names"]["shortNames"] == ["rlsp"]
+    assert POLICY.manifest()["spec"]["names"]["shortNames"] == ["rlsp"]
 
 
 def test_yaml_has_no_anchors():
-    assert "&id" not in render()
+    assert "&id" not in POLICY.render()
 
 
 def test_example_obeys_the_schema(body):
