@@ -17,12 +17,10 @@ import numpy as np
 from rlscaler_core.arbiter.arbitrate import arbitrate
 from rlscaler_core.arbiter.rules import RULES, RuleName
 from rlscaler_core.arbiter.types import (
-    NO_RESOURCE,
     Budgets,
     Grants,
     Loans,
     Members,
-    Reason,
     make_budgets,
     make_members,
     same_rows,
@@ -35,12 +33,6 @@ from rlscaler_operator.records.record import runtime
 from rlscaler_operator.records.rows import Json, plain
 
 SCHEMA = "rlscaler.io/sharing/v2"
-
-ONE_RESOURCE = "rlscaler.io/sharing/v1"
-"""Schema of releases whose RLScalingBudgets had one resource: a column has a number in place of a list of one."""
-
-OF_RESOURCES = {"shared": ("amount",), "members": ("units", "guaranteed", "ceiling")}
-"""Columns with a number for each resource."""
 
 
 class BudgetObject(NamedTuple):
@@ -138,28 +130,10 @@ def granted(grants: Grants, after: Loans) -> Json:
     return {"grants": _columns(grants), "after": _columns(after)}
 
 
-def current(record: Json) -> Json:
-    """Return a record in the schema of this release. Raises RecordError."""
-    if record.get("schema") == SCHEMA:
-        return record
-    if record.get("schema") != ONE_RESOURCE:
-        raise RecordError(
-            f"schema is {record.get('schema')!r}; this release reads {SCHEMA} and, with one resource, {ONE_RESOURCE}"
-        )
-    try:
-        tables = {
-            part: record[part] | {name: [[number] for number in record[part][name]] for name in names}
-            for part, names in OF_RESOURCES.items()
-        }
-        whole = [reason == Reason.ALL for reason in record["grants"]["reason"]]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise RecordError(f"a sharing is malformed: {error}; replay it with the release that wrote it") from error
-    grants = record["grants"] | {"resource": [NO_RESOURCE if granted_all else 0 for granted_all in whole]}
-    return record | tables | {"schema": SCHEMA, "resources": [""], "grants": grants}
-
-
 def input_of(record: Json) -> ArbiterInput:
-    """Return the arbiter's input in a record of this release's schema. Raises RecordError."""
+    """Return the arbiter's input in a record. Raises RecordError."""
+    if record.get("schema") != SCHEMA:
+        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
     try:
         m = len(record["policies"])
         rule, pool = record["rule"], record["pool"]

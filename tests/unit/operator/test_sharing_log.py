@@ -15,7 +15,7 @@ from rlscaler_operator.cli.replay import replay as command
 from rlscaler_operator.records.record import Subject, line
 from tests.harness.budgets import budget_body
 
-OLD = Path(__file__).parents[2] / "data" / "sharings_v1.jsonl"
+DRAWN = Path(__file__).parents[2] / "data" / "sharings.jsonl"
 
 
 @pytest.fixture
@@ -137,10 +137,9 @@ def test_a_sharing_of_an_old_file_that_is_gone_fails_nothing(recorded, replayed)
     assert tally["same"] == 48
 
 
-def test_sharings_of_releases_with_one_resource_come_out_again(replayed):
-    """What those releases wrote of drawn budgets: 12 by each of four rules."""
-    lines = [json.loads(text) for text in OLD.read_text().splitlines()]
-    assert {record["schema"] for record in lines} == {"rlscaler.io/sharing/v1"}
+def test_recorded_sharings_of_drawn_budgets_come_out_again(replayed):
+    """Twelve by each of the four rules."""
+    lines = [json.loads(text) for text in DRAWN.read_text().splitlines()]
     _, tally = replayed(lines)
     assert tally["sharings"] == tally["sharingsSame"] == 48
     lines[7]["grants"]["granted"][0] += 1

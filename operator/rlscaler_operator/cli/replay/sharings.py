@@ -15,7 +15,7 @@ from rlscaler_core.decision.exceptions import ColumnError
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.log import Line
-from rlscaler_operator.records.sharing import ArbiterInput, current, granted, input_of
+from rlscaler_operator.records.sharing import ArbiterInput, granted, input_of
 
 KEPT = 4096
 """Sharings that are remembered. A decision is logged soon after the sharing that it names."""
@@ -41,7 +41,6 @@ class Sharings:
     def share(self, line: Line, record: Json) -> ReplayedSharing:
         """Let the arbiter share again and compare every number exactly: all are whole or pass through unchanged."""
         try:
-            record = current(record)
             given = input_of(record)
             grants, after = given.arbitrate()
         except (RecordError, ColumnError) as error:
