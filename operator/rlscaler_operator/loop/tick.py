@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -27,6 +27,7 @@ from rlscaler_operator.sensing.halves import by_halves
 from rlscaler_operator.sensing.measure import samples_of
 from rlscaler_operator.sensing.results import Answers
 from rlscaler_operator.settings import Settings
+from rlscaler_operator.shadow.calibration import Histograms
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.shadows import ComparedPolicy, Shadows
 from rlscaler_operator.state.clock import unix_now
@@ -267,27 +268,29 @@ class Ticker:
             and tick.policy.spec.signal is None
         ]
         self._shadows.tick(here, self._tables.samples)
-        due = self._shadows.due_for_calibration([item.policy for item in here], unix_now())
-        if due:
-            self._launch([], self._calibrate(access, due))
-        late = self._objectives.due([item.policy for item in here], time.monotonic())
-        if late:
-            self._launch([], self._count(access, late))
+        policies = [item.policy for item in here]
+        if due := self._shadows.due_for_calibration(policies, unix_now()):
+            self._launch([], self._measure(access, due, WINDOW_SECONDS, "calibrate its model", self._calibrate))
+        if late := self._objectives.due(policies, time.monotonic()):
+            seconds, count = self._objectives.window_seconds, self._objectives.count
+            self._launch([], self._measure(access, late, seconds, "count its late requests", count))
 
-    async def _calibrate(self, access: Access, policies: list[Policy]) -> None:
-        measured = await self._sensing.histograms(access, [p for p in policies if p.running], WINDOW_SECONDS)
-        for policy in filter(_runs, policies):
-            self._fence.run(policy, "calibrate its model", self._shadows.calibrate, [policy], measured, unix_now())
+    async def _measure(
+        self,
+        access: Access,
+        policies: list[Policy],
+        seconds: float,
+        doing: str,
+        work: Callable[[Policy, Histograms], None],
+    ) -> None:
+        """Have `work` done for each policy with the latency histograms of the last seconds."""
+        measured = await self._sensing.histograms(access, [policy for policy in policies if policy.running], seconds)
+        for policy in policies:
+            if policy.running:
+                self._fence.run(policy, doing, work, policy, measured)
 
-    async def _count(self, access: Access, policies: list[Policy]) -> None:
-        running = [policy for policy in policies if policy.running]
-        measured = await self._sensing.histograms(access, running, self._objectives.window_seconds)
-        for policy in filter(_runs, running):
-            self._fence.run(policy, "count its late requests", self._objectives.count, [policy], measured)
-
-
-def _runs(policy: Policy) -> bool:
-    return policy.running
+    def _calibrate(self, policy: Policy, measured: Histograms) -> None:
+        self._shadows.calibrate(policy, measured, unix_now())
 
 
 def _part(batch: list[DuePolicy], own: OwnAnswers) -> tuple[list[DuePolicy], list[DuePolicy]]:

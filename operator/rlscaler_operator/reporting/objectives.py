@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.shadow.calibration import Histogram, Histograms, histogram_of
+from rlscaler_operator.shadow.calibration import Histograms, histogram_of
 from rlscaler_operator.state.policy import Policy
 
 AT_ONCE = 100
@@ -38,15 +38,14 @@ class Objectives:
                 due.append(policy)
         return due
 
-    def count(self, policies: Sequence[Policy], measured: Histograms) -> None:
-        """Count the last window of each policy by the histograms; a window that is not measured is not counted."""
-        for policy in policies:
-            histogram = histogram_of(measured, policy.subject)
-            if histogram is not None:
-                self._add(policy, histogram)
+    def count(self, policy: Policy, measured: Histograms) -> None:
+        """Count the last window by the histograms: a request that arrives in it and is not answered in time is late.
 
-    def _add(self, policy: Policy, histogram: Histogram) -> None:
-        """Count a window: a request that arrives in it and is not answered in time is late."""
+        A window that is not measured is not counted.
+        """
+        histogram = histogram_of(measured, policy.subject)
+        if histogram is None:
+            return
         latency = policy.spec.slo.latency_milliseconds
         in_time = histogram.in_time(latency / 1000)
         if in_time is None:

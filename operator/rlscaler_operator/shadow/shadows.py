@@ -149,17 +149,16 @@ class Shadows:
                     break
         return due
 
-    def calibrate(self, policies: Iterable[Policy], measured: Histograms, now: float) -> None:
+    def calibrate(self, policy: Policy, measured: Histograms, now: float) -> None:
         """Calibrate the model by the measurements of the window that has just ended."""
-        for policy in policies:
-            comparison = self._comparisons.get(policy.key)
-            if comparison is None or comparison.row < 0:
-                continue
-            meter = self._tables[comparison.stack].real(comparison.row)
-            histogram = histogram_of(measured, policy.subject)
-            times = service_times(measured, policy.subject, WINDOW_SECONDS)
-            comparison.calibrate(meter, histogram, float(policy.spec.slo.latency_milliseconds), times)
-            self._update_promotion(policy, comparison, now)
+        comparison = self._comparisons.get(policy.key)
+        if comparison is None or comparison.row < 0:
+            return
+        meter = self._tables[comparison.stack].real(comparison.row)
+        histogram = histogram_of(measured, policy.subject)
+        times = service_times(measured, policy.subject, WINDOW_SECONDS)
+        comparison.calibrate(meter, histogram, float(policy.spec.slo.latency_milliseconds), times)
+        self._update_promotion(policy, comparison, now)
 
     def _tick(self, items: Sequence[ComparedPolicy], joins: Joins[Samples]) -> None:
         groups: dict[int, list[tuple[ComparedPolicy, Comparison]]] = defaultdict(list)

@@ -98,11 +98,11 @@ def test_a_network_has_the_price_of_the_rule_beneath_and_a_fixed_one_is_as_it_is
 def test_what_is_counted_is_taken_once_and_only_for_the_latency_that_it_is_of(policy_body):
     policy = Registry().put(policy_body())
     objectives = Objectives(Settings(metrics_port=0), Metrics())
-    objectives.count([policy], measured())
-    objectives.count([policy], measured())
+    objectives.count(policy, measured())
+    objectives.count(policy, measured())
     assert policy.late.take(500) == (2000, 200)
     assert all(math.isnan(value) for value in policy.late.take(500))
-    objectives.count([policy], measured())
+    objectives.count(policy, measured())
     assert all(math.isnan(value) for value in policy.late.take(1000))
     assert policy.late.windows == []
 

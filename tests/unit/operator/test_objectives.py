@@ -42,20 +42,20 @@ def test_late_is_what_was_not_answered_in_time(objectives, metrics, policy_body,
     body = policy_body()
     body["spec"]["slo"]["latencyMilliseconds"] = slo_ms
     policy = Registry().put(body)
-    objectives.count([policy], measured())
-    objectives.count([policy], measured())
+    objectives.count(policy, measured())
+    objectives.count(policy, measured())
     assert counted(metrics) == (2000, 2 * late)
 
 
 def test_a_queue_that_empties_takes_no_counted_request_away(objectives, metrics, policy_body):
     policy = Registry().put(policy_body())
-    objectives.count([policy], measured())
-    objectives.count([policy], measured(**{"0.5": 40, "+Inf": 40, "": -30}))
+    objectives.count(policy, measured())
+    objectives.count(policy, measured(**{"0.5": 40, "+Inf": 40, "": -30}))
     assert counted(metrics) == (1000, 100)
 
 
 def test_a_prometheus_that_fails_leaves_a_gap(objectives, metrics, policy_body):
-    objectives.count([Registry().put(policy_body())], {})
+    objectives.count(Registry().put(policy_body()), {})
     assert counted(metrics) == (None, None)
 
 
@@ -72,6 +72,6 @@ def test_requests_that_wait_in_a_queue_are_late_once(objectives, metrics, policy
     """100 a window: 60 of the first are answered late in the second, and 10 of the third in time in the fourth."""
     policy = Registry().put(policy_body())
     for in_time, answered in ((40, 40), (100, 160), (90, 90), (110, 110)):
-        objectives.count([policy], measured(**{"0.5": in_time, "+Inf": answered, "": 100}))
+        objectives.count(policy, measured(**{"0.5": in_time, "+Inf": answered, "": 100}))
     assert counted(metrics) == (400, 70)
     assert policy.late.carried == -10

@@ -334,7 +334,7 @@ def test_the_model_is_held_against_the_histogram_of_each_window(service):
         assert world.shadows.due_for_calibration([one.policy], world.now + 600) == [one.policy]
         good = Histogram(18000.0, {0.1: 9000.0, 0.25: 17900.0, 0.5: 18000.0, 1.0: 18000.0})
         bad = Histogram(18000.0, {0.1: 0.0, 5.0: 9000.0, float("inf"): 18000.0})
-        world.shadows.calibrate([one.policy], {("", "ns", "chat"): good if window < 6 else bad}, world.now)
+        world.shadows.calibrate(one.policy, {("", "ns", "chat"): good if window < 6 else bad}, world.now)
     comparison = next(iter(world.shadows._comparisons.values()))
     assert comparison.calibrated
     assert (comparison.measured.windows, comparison.measured.agreeing) == (7, 5)
