@@ -1,4 +1,4 @@
-"""Options that all commands share: `-o`, and the folder that a command writes to."""
+"""Options that all commands share: `-o`, files and folders, and the place that a command writes to."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ from typing import Any, TypeVar
 import click
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+FILE, FOLDER = (click.Path(dir_okay=False, path_type=Path), click.Path(file_okay=False, path_type=Path))
+PRESENT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+PRESENT_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 def output_option(command: F) -> F:

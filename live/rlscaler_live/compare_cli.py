@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import names_in, output_option, writable
+from rlscaler_core.options import FOLDER, names_in, output_option, writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,12 +62,7 @@ _OPTIONS = (
     click.option(
         "--config", type=click.Path(path_type=Path), help="JSON with an `environment` part; options win over it."
     ),
-    click.option(
-        "--out",
-        type=click.Path(path_type=Path, file_okay=False),
-        callback=writable,
-        help="Result folder. [default: rl/<kind>_YYYYMMDD_HHMMSS]",
-    ),
+    click.option("--out", type=FOLDER, callback=writable, help="Result folder. [default: rl/<kind>_YYYYMMDD_HHMMSS]"),
     click.option(
         "--extras/--no-extras",
         default=None,

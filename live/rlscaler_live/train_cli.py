@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from rlscaler_core.options import writable
+from rlscaler_core.options import FILE, FOLDER, PRESENT_FILE, writable
 from rlscaler_rl.workloads.cli import refuse_of_prometheus
 
 MODELS = Path(str(files("rlscaler_core.models")))
@@ -24,17 +24,8 @@ ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
 @click.command("train")
 @click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 3 million by default.")
 @click.option("--seed", type=click.IntRange(0), help="Seeds the scenarios, the networks and the sampled actions.")
-@click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON file with the parts `environment` and `agent`.",
-)
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    callback=writable,
-    help="Result folder; rl/training_YYYYMMDD_HHMMSS by default.",
-)
+@click.option("--config", type=PRESENT_FILE, help="JSON file with the parts `environment` and `agent`.")
+@click.option("--out", type=FOLDER, callback=writable, help="Result folder; rl/training_YYYYMMDD_HHMMSS by default.")
 @click.option("--seeds", help="Several seeds side by side, such as 1,2,3,4,5; the best by validation is exported.")
 @click.option(
     "--ray",
@@ -153,12 +144,12 @@ SHARED = ("steps", "seed", "out", "quiet")
 OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--for", "policy"],
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FILE,
         help="YAML of an RLScalingPolicy: fine-tune for that one service, with a verdict on publishing the result.",
     ),
     click.Option(
         ["--history"],
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=FILE,
         help="With --for: the service's past load, CSV with time_s,requests_per_s; needs no --prometheus.",
     ),
     click.Option(["--prometheus"], metavar="URL", help="With --for: Prometheus that has the past load."),
@@ -171,9 +162,7 @@ OWN: tuple[click.Option, ...] = (
     click.Option(
         ["--fill"], type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0."
     ),
-    click.Option(
-        ["--bearer-token-file"], type=click.Path(dir_okay=False, path_type=Path), help="With --prometheus: its token."
-    ),
+    click.Option(["--bearer-token-file"], type=FILE, help="With --prometheus: its token."),
     click.Option(
         ["--model"], help="With --for: network to start from, a folder, .onnx or .zip; default: the bundled one."
     ),

@@ -14,13 +14,10 @@ import yaml
 from pydantic import ValidationError
 from pydantic_settings import BaseSettings
 
-from rlscaler_core.options import output_option
+from rlscaler_core.options import FILE, PRESENT_FILE, PRESENT_FOLDER, output_option
 from rlscaler_core.placement.policies import Policy
 from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.settings import NODE_QUERIES, LatencySettings, SchedulerError, Settings
-
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
 
 S = TypeVar("S", bound=BaseSettings)
 
@@ -44,12 +41,12 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 
 
 @click.command()
-@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster.")
+@click.option("--kubeconfig", type=PRESENT_FILE, help="Kubeconfig of the cluster.")
 @click.option("--host", help="Address that is listened on.")
 @click.option("--port", type=int, help="Port for kube-scheduler, suggestions, metrics and probes; 0 = any.")
 @click.option("--policy", type=click.Choice(list(Policy)), help="Policy of pods that name none.")
 @click.option("--scheduler-name", "scheduler_names", multiple=True, help="Score pods of this schedulerName alone.")
-@click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
+@click.option("--model-dir", type=PRESENT_FOLDER, help="Folder of networks.")
 @click.option(
     "--rule",
     "rules",
@@ -62,7 +59,7 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option("--prometheus-url", help="Prometheus that node metrics are read from.")
 @click.option(
     "--prometheus-credentials",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=PRESENT_FOLDER,
     help="Folder with its credentials: token, or username and password; ca.crt; tls.crt, tls.key.",
 )
 @click.option(
@@ -71,13 +68,13 @@ def _serve(serve: Callable[[S], Coroutine[Any, Any, None]], settings: S) -> None
 @click.option("--balance", type=click.Choice(["requests", "use"]), help="Quantity that the rule of LB balances.")
 @click.option(
     "--tls-folder",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=PRESENT_FOLDER,
     help="Folder with tls.crt, tls.key and ca.crt, the authority of callers that are let in.",
 )
-@click.option("--caller-token-file", type=_FILE, help="Token that kube-scheduler's plugin has to send.")
-@click.option("--token-file", type=_FILE, help="Token for PUT /suggestions.")
+@click.option("--caller-token-file", type=PRESENT_FILE, help="Token that kube-scheduler's plugin has to send.")
+@click.option("--token-file", type=PRESENT_FILE, help="Token for PUT /suggestions.")
 @click.option("--largest-call-mib", type=float, help="Mebibytes of the longest call that is read; 4 without it.")
-@click.option("--decision-log", type=click.Path(dir_okay=False, path_type=Path), help="Write a JSON line per decision.")
+@click.option("--decision-log", type=FILE, help="Write a JSON line per decision.")
 @click.option(
     "--decision-log-inputs", is_flag=True, default=None, help="Write the inputs of `scheduler replay` into each line."
 )
@@ -94,7 +91,7 @@ def run(**options: Any) -> None:
 
 
 @click.command()
-@click.option("--kubeconfig", type=_FILE, help="Kubeconfig of the cluster.")
+@click.option("--kubeconfig", type=PRESENT_FILE, help="Kubeconfig of the cluster.")
 @click.option("--node", help="Name of the node that this runs on.")
 @click.option("--target", "targets", multiple=True, help="Where users are: NAME=HOST:PORT or NAME=URL (repeatable).")
 @click.option("--interval", "interval_seconds", type=float, help="Seconds between two rounds of measuring.")
@@ -142,8 +139,8 @@ def config(**options: Any) -> None:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=_FILE)
-@click.option("--model-dir", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of networks.")
+@click.argument("paths", nargs=-1, required=True, type=PRESENT_FILE)
+@click.option("--model-dir", type=PRESENT_FOLDER, help="Folder of networks.")
 def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
     """Make the suggestions in decision logs again, and say which come out otherwise than recorded.
 
@@ -175,11 +172,11 @@ def replay(paths: tuple[Path, ...], model_dir: Path | None) -> None:
 @click.option("-n", "--namespace", default="default", show_default=True, help="The pod's namespace.")
 @click.option("--server", default="http://127.0.0.1:8899", show_default=True, help="The suggestion server.")
 @click.option(
-    "--credentials",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with what the server asks for: token; ca.crt; tls.crt, tls.key.",
+    "--credentials", type=PRESENT_FOLDER, help="Folder with what the server asks for: token; ca.crt; tls.crt, tls.key."
 )
-@click.option("--decision-log", "logs", multiple=True, type=_FILE, help="Read this file, not the server (repeatable).")
+@click.option(
+    "--decision-log", "logs", multiple=True, type=PRESENT_FILE, help="Read this file, not the server (repeatable)."
+)
 @output_option
 def explain(
     pod: str, namespace: str, server: str, credentials: Path | None, logs: tuple[Path, ...], output: str

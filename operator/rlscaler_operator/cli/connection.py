@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
+from rlscaler_core.options import PRESENT_FILE
+
 if TYPE_CHECKING:
     from rlscaler_operator.cli.objects import Policies
     from rlscaler_operator.cluster.kube import Kube
@@ -57,7 +59,7 @@ def cluster_options(command: F) -> F:
         click.option("--context", help="Context of the kubeconfig."),
         click.option(
             "--kubeconfig",
-            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            type=PRESENT_FILE,
             help="Kubeconfig of the cluster; default: $KUBECONFIG, ~/.kube/config, in a pod its service account.",
         ),
     ):

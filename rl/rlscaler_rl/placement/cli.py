@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.decision.exceptions import ModelError
-from rlscaler_core.options import fresh, output_option, writable
+from rlscaler_core.options import FOLDER, fresh, output_option, writable
 from rlscaler_core.placement.policies import RULES_OF, Policy
 
 if TYPE_CHECKING:
     from rlscaler_rl.placement.trained import Trained
 
-_FOLDER = click.Path(file_okay=False, path_type=Path)
 _POLICY = click.argument("policy", type=click.Choice(list(Policy)))
 _LIFETIMES = click.option("--lifetimes", "lifetimes_known", is_flag=True, help="Pods state their lifetime.")
 
@@ -34,7 +33,7 @@ _LIFETIME_ERROR = click.option(
 @_LIFETIME_ERROR
 @click.option(
     "--out",
-    type=_FOLDER,
+    type=FOLDER,
     callback=writable,
     required=True,
     help="Folder for POLICY.onnx, POLICY.json and TensorBoard files.",
@@ -141,10 +140,10 @@ def _by_dqn(policy: Policy, out: Path, thesis_reward: bool, **options: Any) -> T
 @_POLICY
 @_LIFETIMES
 @_LIFETIME_ERROR
-@click.option("--model-dir", "folders", type=_FOLDER, multiple=True, help="Folder of a network (repeatable).")
+@click.option("--model-dir", "folders", type=FOLDER, multiple=True, help="Folder of a network (repeatable).")
 @click.option("--nodes", "sizes", multiple=True, type=click.IntRange(2), default=(4, 12, 100), show_default=True)
 @click.option("--clusters", default=16, show_default=True, type=click.IntRange(2), help="Clusters of each size.")
-@click.option("--out", type=_FOLDER, callback=writable, help="Folder for comparison.json, .md and .png.")
+@click.option("--out", type=FOLDER, callback=writable, help="Folder for comparison.json, .md and .png.")
 @output_option
 def compare(policy: str, folders: tuple[Path, ...], out: Path | None, output: str, **options: Any) -> None:
     """Play networks beside the rules of POLICY on clusters that no training draws: a table in Markdown.

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 import numpy as np
 
+from rlscaler_core.options import FILE, FOLDER
 from rlscaler_rl.placement.openb import POD_LISTS
 
-_FILE = click.Path(dir_okay=False, path_type=Path)
-_FOLDER = click.Path(file_okay=False, path_type=Path)
-_FILES = click.option("--folder", type=_FOLDER, help="$RLSCALER_OPENB or ~/.local/share/rlscaler/openb by default.")
+_FILES = click.option("--folder", type=FOLDER, help="$RLSCALER_OPENB or ~/.local/share/rlscaler/openb by default.")
 
 _REFERENCE = "fgd best fit"
 """Exact FGD and best fit: who is played beside it is compared with it, pods in the same order."""
@@ -35,7 +34,7 @@ def openb() -> None:
 
 
 @openb.command()
-@click.argument("originals", type=_FILE, nargs=-1, required=True)
+@click.argument("originals", type=FILE, nargs=-1, required=True)
 @_FILES
 def make(originals: tuple[Path, ...], folder: Path | None) -> None:
     """Check the published ORIGINALS and put them where `replay` finds them."""

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import fresh, names_in, output_option, writable
+from rlscaler_core.options import FOLDER, fresh, names_in, output_option, writable
 
 if TYPE_CHECKING:
     from rlscaler_rl.tenants.compare import Comparison
     from rlscaler_rl.tenants.evaluate import Agents
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.group()
@@ -31,7 +29,7 @@ _TRAINED = Path("results/tenants-train")
 _MODELS = click.option(
     "--model",
     "models",
-    type=_FOLDER,
+    type=FOLDER,
     multiple=True,
     default=[_TRAINED],
     show_default=True,
@@ -77,7 +75,7 @@ _CPU = click.option(
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
 @click.option("--arbiter-alone", is_flag=True, help="Train the arbiter alone; tenants act as the forecast rule.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
-@click.option("--out", type=_FOLDER, callback=writable, default=_TRAINED, show_default=True)
+@click.option("--out", type=FOLDER, callback=writable, default=_TRAINED, show_default=True)
 @click.option("--force", is_flag=True, help="Overwrite the agents in --out.")
 def train(
     out: Path,
@@ -116,7 +114,7 @@ def train(
 @_CPU
 @click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
 @click.option("--seed", default=999, show_default=True, type=click.IntRange(0))
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
 @output_option
 def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **options: Any) -> None:
     """Play trained agents beside every way to share a pool, on loads that no agent was trained on."""
@@ -134,8 +132,8 @@ def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **op
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
 @_EPOCHS
 @_POOLS
-@click.option("--model", "models", type=_FOLDER, multiple=True, help="Training folder to play (repeatable).")
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
+@click.option("--model", "models", type=FOLDER, multiple=True, help="Training folder to play (repeatable).")
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
 @output_option
 def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path, output: str) -> None:
     """Vary one setting: of the training, or of the pools that trained agents are played on."""
@@ -215,8 +213,8 @@ def _show(comparison: Comparison, out: Path, output: str) -> None:
 )
 @click.option("--loads", help="Names by commas: of the library of days, or jobs_N, random_N. Default: those that ship.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
-@click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tenants"), show_default=True)
+@click.option("--folder", type=FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants"), show_default=True)
 @output_option
 def compare(loads: str | None, out: Path, output: str, **options: Any) -> None:
     """Play the same tenants without a budget and under each arbiter, with the forecast rule as proposer."""

@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import fresh, output_option, writable
+from rlscaler_core.options import FILE, FOLDER, PRESENT_FOLDER, fresh, output_option, writable
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
 
 if TYPE_CHECKING:
     from rlscaler_loadgen.traces import Trace
     from rlscaler_rl.workloads.facts import TraceFacts
 
-_FOLDER = click.Path(path_type=Path, file_okay=False, exists=True)
-_FILE = click.Path(path_type=Path, dir_okay=False)
 _DAYS = click.option(
     "--days",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     help="Folder of the files that do not ship; $RLSCALER_DAYS or ~/.local/share/rlscaler/days by default.",
 )
 _FOLDER_OF_TRACES = click.option(
-    "--traces", type=_FOLDER, help="Folder with the full traces; the samples that ship by default."
+    "--traces", type=PRESENT_FOLDER, help="Folder with the full traces; the samples that ship by default."
 )
 
 
@@ -39,7 +37,7 @@ def trace() -> None:
 
 
 @trace.command(name="list")
-@click.argument("files", type=_FILE, nargs=-1)
+@click.argument("files", type=FILE, nargs=-1)
 @_FOLDER_OF_TRACES
 @output_option
 def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
@@ -54,13 +52,13 @@ def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
 
 
 @trace.command(name="import")
-@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="[FILE] [OUT.csv]")
+@click.argument("paths", type=FILE, nargs=-1, required=True, metavar="[FILE] [OUT.csv]")
 @click.option("--prometheus", "url", help="Address of a Prometheus; then only OUT.csv is named.")
 @click.option("--query", help="PromQL that gives one series in requests/s, such as sum(rate(http_requests_total[1m])).")
 @click.option("--from", "begin", default="now-7d", show_default=True, help="ISO 8601, Unix seconds, now or now-7d.")
 @click.option("--to", "end", default="now", show_default=True, help="The same.")
 @click.option("--step", default="15s", show_default=True, help="Width of a bin: whole seconds or like 15s, 1m.")
-@click.option("--bearer-token-file", type=_FILE, help="File with the token that Prometheus asks for.")
+@click.option("--bearer-token-file", type=FILE, help="File with the token that Prometheus asks for.")
 @click.option("--fill", type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0.")
 @click.option("--series", help="Name of one series of a FILE that holds several.")
 @click.option("--force", is_flag=True, help="Overwrite OUT.csv.")
@@ -106,13 +104,8 @@ def refuse_of_prometheus() -> None:
 
 
 @trace.command()
-@click.argument("file", type=_FILE)
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path, file_okay=False),
-    callback=writable,
-    help="Folder; that of FILE by default.",
-)
+@click.argument("file", type=FILE)
+@click.option("--out", type=FOLDER, callback=writable, help="Folder; that of FILE by default.")
 def split(file: Path, out: Path | None) -> None:
     """Cut FILE by time: 60 % train, 15 % tune, 25 % test, each a trace, and FILE.split.json with their digests."""
     from rlscaler_rl.workloads.recording import split_file
@@ -123,7 +116,7 @@ def split(file: Path, out: Path | None) -> None:
 
 @trace.command()
 @_FOLDER_OF_TRACES
-@click.option("--out", type=_FILE, callback=writable, default=Path("workloads.png"), show_default=True)
+@click.option("--out", type=FILE, callback=writable, default=Path("workloads.png"), show_default=True)
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
 def plot(traces: Path | None, out: Path, seed: int) -> None:
     """Draw the first test episode of every workload."""
@@ -164,7 +157,7 @@ def days(names: tuple[str, ...], folder: Path | None, markdown: bool, output: st
 
 @trace.command()
 @click.argument("name")
-@click.argument("originals", type=_FILE, nargs=-1, required=True)
+@click.argument("originals", type=FILE, nargs=-1, required=True)
 @_DAYS
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: bool) -> None:
@@ -193,8 +186,8 @@ def make(name: str, originals: tuple[Path, ...], folder: Path | None, force: boo
 
 
 @trace.command()
-@click.argument("originals", type=_FILE, nargs=-1, required=True)
-@click.argument("out", type=_FILE)
+@click.argument("originals", type=FILE, nargs=-1, required=True)
+@click.argument("out", type=FILE)
 @click.option(
     "--reader",
     type=click.Choice(["access-log", "events", "bins", "counts"]),

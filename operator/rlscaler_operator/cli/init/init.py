@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rlscaler_core.options import FILE
 from rlscaler_operator.cli.connection import Target, cluster_options, within
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ KINDS = {
 @click.option("--deployment", metavar="NAME", help="The Deployment, where nothing scales it.")
 @click.option("--cpu", metavar="NAME", help="The Deployment that serves the same requests on CPUs.")
 @cluster_options
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="File to write; default: the terminal.")
+@click.option("--out", type=FILE, help="File to write; default: the terminal.")
 @click.option("--force", is_flag=True, help="Replace the file.")
 @click.option(
     "-o",

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import names_in, output_option, writable
+from rlscaler_core.options import FOLDER, PRESENT_FILE, names_in, output_option, writable
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.compare import Request
     from rlscaler_rl.evaluation.days.contenders import Policy
     from rlscaler_rl.evaluation.days.service_load import ServiceLoad
     from rlscaler_rl.evaluation.days.setting import World
-
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
 @click.command()
@@ -34,7 +32,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option(
     "--history",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=PRESENT_FILE,
     help="Recorded load in place of --loads: CSV or JSON of Grafana or Prometheus, at least two hours.",
 )
 @click.option("--series", help="Name of one series of a --history that holds several.")
@@ -85,8 +83,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 )
 @click.option("--coverage", is_flag=True, help="Also print how often the forecaster's quantiles held on each load.")
 @click.option("--picture", help="Load whose last day is drawn.")
-@click.option("--folder", type=_FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/days"), show_default=True)
+@click.option("--folder", type=FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/days"), show_default=True)
 @output_option
 def days(
     kind: str,

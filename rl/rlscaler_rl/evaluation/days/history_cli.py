@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rlscaler_core.options import output_option, writable
+from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report
@@ -17,15 +17,16 @@ if TYPE_CHECKING:
 MISSED = 3
 """Exit code of a policy that misses its objective."""
 
-_FOLDER = click.Path(path_type=Path, file_okay=False)
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-
 
 def _of_history(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say which load is played, and how much of it."""
     options = (
         click.option(
-            "--history", "path", type=_FILE, required=True, help="Recorded load: CSV or JSON of Grafana or Prometheus."
+            "--history",
+            "path",
+            type=PRESENT_FILE,
+            required=True,
+            help="Recorded load: CSV or JSON of Grafana or Prometheus.",
         ),
         click.option("--series", help="Name of one series of a file that holds several."),
         click.option(
@@ -42,8 +43,10 @@ def _of_history(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_of_history
-@click.option("--policy", type=_FILE, help="Manifest of the RLScalingPolicy; without it the README's example service.")
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
+@click.option(
+    "--policy", type=PRESENT_FILE, help="Manifest of the RLScalingPolicy; without it the README's example service."
+)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
 @output_option
 def estimate(policy: Path | None, out: Path, output: str, **history: Any) -> None:
     """Compare the cost of autoscalers on a recorded load: GPU-hours, money and late requests, with a picture.
@@ -56,13 +59,13 @@ def estimate(policy: Path | None, out: Path, output: str, **history: Any) -> Non
 
 
 @click.command()
-@click.argument("policy", type=_FILE)
+@click.argument("policy", type=PRESENT_FILE)
 @_of_history
-@click.option("--hpa", type=_FILE, help="YAML of the HPAs that scale the targets now; default: an HPA at 80 %.")
+@click.option("--hpa", type=PRESENT_FILE, help="YAML of the HPAs that scale the targets now; default: an HPA at 80 %.")
 @click.option(
     "--model", type=click.Path(path_type=Path, exists=True), help="Network of a policy that names no bundled one."
 )
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/simulate"), show_default=True)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/simulate"), show_default=True)
 @output_option
 def simulate(policy: Path, hpa: Path | None, model: Path | None, out: Path, output: str, **history: Any) -> None:
     """Play the RLScalingPolicy in the file POLICY on a recorded load, as it is written, beside the HPA as it is.

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_core.options import output_option
+from rlscaler_core.options import PRESENT_FILE, PRESENT_FOLDER, output_option
 from rlscaler_rl.evaluation.errors import EvaluationError, NotWorthPublishingError
 from rlscaler_rl.evaluation.schema import VERDICT_FILE, ServiceVerdict
 
@@ -181,11 +181,11 @@ def _reason(error: Any) -> str:
 
 
 @click.command()
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=PRESENT_FOLDER)
 @click.option("--name", help="Of the ConfigMap; the policy's name and `-policy` if not.")
 @click.option("--namespace", help="Of the ConfigMap; the policy's if not.")
 @click.option("--apply", "applied", is_flag=True, help="Apply it on the server instead of printing it.")
-@click.option("--kubeconfig", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="With --apply.")
+@click.option("--kubeconfig", type=PRESENT_FILE, help="With --apply.")
 @click.option("--force", is_flag=True, help="Publish also what has no verdict or the verdict `do not publish`.")
 @output_option
 def publish(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from rlscaler_core.options import fresh, output_option
+from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, output_option
 from rlscaler_loadgen.streams.cli import PATTERN_NAMES, protocol_option
 
 SHAPES = tuple(name for name in PATTERN_NAMES if name != "trace")
@@ -32,7 +32,7 @@ def streams() -> None:
 @click.option("--peak", type=_RATE, default=600.0, show_default=True, help="Highest load in messages/s.")
 @click.option(
     "--history",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=PRESENT_FILE,
     help="CSV of messages/s in place of a shape, as `rlscaler trace import` writes it; its last 6 h are played.",
 )
 @click.option(
@@ -122,9 +122,7 @@ def simulate(
 @streams.command()
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of loads, groups and network.")
 @click.option("--steps", type=click.IntRange(1), help="Action intervals, of all groups together.  [default: 200,000]")
-@click.option(
-    "--out", type=click.Path(path_type=Path, file_okay=False), required=True, help="Folder for policy and manifest."
-)
+@click.option("--out", type=FOLDER, required=True, help="Folder for policy and manifest.")
 @click.option("--install", is_flag=True, help="Make the result the bundled network `streams`.")
 @click.option("--force", is_flag=True, help="Overwrite the network in --out.")
 def train(seed: int, steps: int | None, out: Path, install: bool, force: bool) -> None:

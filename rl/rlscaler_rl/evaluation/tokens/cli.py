@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from rlscaler_core.options import output_option, writable
+from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
 
-_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
-_FOLDER = click.Path(path_type=Path, file_okay=False)
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
 _server = click.option(
@@ -57,8 +55,10 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 
 
 @tokens.command()
-@click.argument("policy", type=_FILE)
-@click.option("--history", type=_FILE, required=True, help="CSV of requests/s, as `rlscaler trace import` writes it.")
+@click.argument("policy", type=PRESENT_FILE)
+@click.option(
+    "--history", type=PRESENT_FILE, required=True, help="CSV of requests/s, as `rlscaler trace import` writes it."
+)
 @_server
 @_mix
 @click.option("--ttft", "first", type=_SECONDS, help="Objective of the first token.  [default: of the policy, or 2.5]")
@@ -89,7 +89,7 @@ def simulate(
 @click.option("--minutes", type=click.IntRange(10, 720), default=120, show_default=True, help="Load of each.")
 @click.option("--trials", type=click.IntRange(1, 500), default=24, show_default=True, help="Settings that are tried.")
 @click.option("--seed", type=click.IntRange(0, 900), default=1, show_default=True)
-@click.option("--out", type=_FOLDER, callback=writable, default=Path("results/tokens"), show_default=True)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tokens"), show_default=True)
 @output_option
 def compare(services: int, minutes: int, trials: int, seed: int, out: Path, output: str) -> None:
     """Tune autoscalers alike on drawn token services and judge them on others, with declared capacities 25 % off."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlscaler_core.options import names_in, output_option, writable
+from rlscaler_core.options import FILE, PRESENT_FOLDER, names_in, output_option, writable
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.tuning.tune import SearchTask
@@ -20,14 +20,8 @@ if TYPE_CHECKING:
 @click.option("--budget", default=300, show_default=True, type=click.IntRange(1), help="Trials of each search.")
 @click.option("--finalists", default=8, show_default=True, type=click.IntRange(1), help="Judged at the request level.")
 @click.option("--episodes", default=12, show_default=True, type=click.IntRange(1), help="Played by every trial.")
-@click.option("--traces", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Folder of full traces.")
-@click.option(
-    "--file",
-    "path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    callback=writable,
-    help="Cache; the packaged one if not.",
-)
+@click.option("--traces", type=PRESENT_FOLDER, help="Folder of full traces.")
+@click.option("--file", "path", type=FILE, callback=writable, help="Cache; the packaged one if not.")
 @click.option("--ray", metavar="ADDRESS", help="Spread over Ray: `local`, `auto` or ray://host:10001.")
 @click.option("--force", is_flag=True, help="Tune also what is current.")
 @click.option("--check", is_flag=True, help="Tune nothing; fail where settings are missing or out of date.")
