@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from rlscaler_core.options import FILE, FOLDER, PRESENT_FILE, writable
-from rlscaler_rl.workloads.cli import refuse_of_prometheus
+from rlscaler_rl.workloads.cli import FILL, OF_PROMETHEUS, asked, refuse_of_prometheus
+from rlscaler_rl.workloads.recording import read_load
 
 MODELS = Path(str(files("rlscaler_core.models")))
 
@@ -153,16 +154,8 @@ OWN: tuple[click.Option, ...] = (
         help="With --for: the service's past load, CSV with time_s,requests_per_s; needs no --prometheus.",
     ),
     click.Option(["--prometheus"], metavar="URL", help="With --for: Prometheus that has the past load."),
-    click.Option(
-        ["--query"], metavar="PROMQL", help="With --prometheus: one series of requests/s, such as sum(rate())."
-    ),
-    click.Option(["--from", "begin"], default="now-7d", show_default=True, help="With --prometheus: first moment."),
-    click.Option(["--to", "end"], default="now", show_default=True, help="With --prometheus: last moment."),
-    click.Option(["--step"], default="15s", show_default=True, help="With --prometheus: width of a bin."),
-    click.Option(
-        ["--fill"], type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0."
-    ),
-    click.Option(["--bearer-token-file"], type=FILE, help="With --prometheus: its token."),
+    *OF_PROMETHEUS,
+    FILL,
     click.Option(
         ["--model"], help="With --for: network to start from, a folder, .onnx or .zip; default: the bundled one."
     ),
@@ -270,23 +263,14 @@ def _replicas(text: str | None) -> tuple[int, int] | None:
 
 def _history(own: dict[str, Any]) -> tuple[Any, str]:
     """Return the trace and its name."""
-    from rlscaler_rl.evaluation.service_tuning.history import read_history
-
-    path, url, query = own["history"], own["prometheus"], own["query"]
+    path, url = own["history"], own["prometheus"]
     if (path is None) == (url is None):
         raise click.UsageError("--for: give the past load with --history FILE.csv or --prometheus URL --query PROMQL")
     if path is not None:
         refuse_of_prometheus()
-        return read_history(path, fill=own["fill"]), str(path)
-    if query is None:
-        raise click.UsageError("--prometheus: name the series with --query, such as 'sum(rate(requests_total[1m]))'")
-    from rlscaler_rl.workloads import history as prometheus
-
-    now = datetime.now(UTC)
-    begin, end = (prometheus.parse_time(own[name], now) for name in ("begin", "end"))
-    stretch = prometheus.TimeRange.between(begin, end, prometheus.parse_duration(own["step"]))
-    token = prometheus.read_token(own["bearer_token_file"]) if own["bearer_token_file"] else None
-    return prometheus.read_history(url, query, stretch, token=token, fill=own["fill"]), query
+        return read_load(path, fill=own["fill"]), str(path)
+    given = {option.name: own[option.name] for option in (*OF_PROMETHEUS, FILL) if option.name}
+    return asked(url, **given), own["query"]
 
 
 train = click.Command("train", params=[*general.params, *OWN], callback=_dispatch, help=HELP)

@@ -10,16 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_loadgen.errors import TraceError
-from rlscaler_loadgen.traces import read_trace
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.invariants import minimum_cost, physical_floor
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import CSV, EvaluationSettings
 from rlscaler_rl.results.statistics import blocks_of
 from rlscaler_rl.simulation.scenario import NOMINAL, Scenarios
-from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, Recording, WorkloadError, blocks, cut, episodes
+from rlscaler_rl.workloads import PATTERNS, TRACES, VARIED, Part, WorkloadError, blocks, cut, episodes
 from rlscaler_rl.workloads.library import splits
+from rlscaler_rl.workloads.recording import read_load
 from rlscaler_rl.workloads.uncertain import uncertain
 
 NOTES = {
@@ -72,9 +71,10 @@ def folds_of(workload: str, settings: EvaluationSettings) -> list[Fold]:
 def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, share: int) -> Scenarios:
     limits = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     service = {name: value for name, value in limits.items() if (value, value) != NOMINAL[name]}
+    own = read_load(Path(workload)) if is_file(workload) else None
     try:
         rows = episodes(
-            _own(workload) if is_file(workload) else workload,
+            workload if own is None else cut(own, name_of(workload)),
             Part.TEST,
             runs=settings.runs,
             episodes=share,
@@ -94,13 +94,6 @@ def _episodes(workload: str, settings: EvaluationSettings, fold: int | None, sha
 
 def is_file(workload: str) -> bool:
     return workload.endswith(CSV)
-
-
-def _own(path: str) -> Recording:
-    try:
-        return cut(read_trace(Path(path)), name_of(path))
-    except TraceError as error:
-        raise EvaluationError(str(error)) from error
 
 
 def name_of(workload: str) -> str:

@@ -39,12 +39,17 @@ def show(document: Document, lines: Sequence[str], output: str) -> None:
 
 def show_table(document: Document, table: Table, notes: Sequence[str], output: str) -> None:
     """Print the JSON alone where `output` is `json`, else a table for the terminal and a line for each note."""
-    from rich.console import Console
-
     if output == "json":
         click.echo(document.json_text())
-        return
-    console = Console(highlight=False)
+    else:
+        print_table(table, notes)
+
+
+def print_table(table: Table, notes: Sequence[str], width: int = 0) -> None:
+    """Print a table and a line for each note on a terminal that is taken to have `width` columns at least."""
+    from rich.console import Console
+
+    console = Console(width=max(Console().width, width), highlight=False)
     console.print(table.rich())
     for note in notes:
         console.print(note, soft_wrap=True, markup=False)

@@ -15,6 +15,7 @@ import click
 
 from rlscaler_core.options import FILE, FOLDER, PRESENT_FOLDER, fresh, output_option, writable
 from rlscaler_rl.workloads.names import PATTERNS, TRACES, Part, WorkloadError
+from rlscaler_rl.workloads.recording import read_load
 
 if TYPE_CHECKING:
     from rlscaler_loadgen.traces import Trace
@@ -31,6 +32,34 @@ _FOLDER_OF_TRACES = click.option(
 )
 
 
+OF_PROMETHEUS = (
+    click.Option(
+        ["--query"],
+        metavar="PROMQL",
+        help="With --prometheus: one series in requests/s, such as sum(rate(http_requests_total[1m])).",
+    ),
+    click.Option(
+        ["--from", "begin"],
+        default="now-7d",
+        show_default=True,
+        help="With --prometheus: first moment, ISO 8601, Unix seconds, now or now-7d.",
+    ),
+    click.Option(["--to", "end"], default="now", show_default=True, help="With --prometheus: last moment, the same."),
+    click.Option(
+        ["--step"],
+        default="15s",
+        show_default=True,
+        help="With --prometheus: width of a bin, such as 60 or 1m.",
+    ),
+    click.Option(["--bearer-token-file"], type=FILE, help="With --prometheus: file with the token that it asks for."),
+)
+"""Options that say which history of a Prometheus is a load."""
+
+FILL = click.Option(
+    ["--fill"], type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0."
+)
+
+
 @click.group()
 def trace() -> None:
     """Recorded loads: list, import from a CSV file, a log or Prometheus, cut into parts, plot; the library of days."""
@@ -44,7 +73,7 @@ def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
     """List the recorded workloads, or FILES of your own, with length, rates, parts and digest."""
     from rlscaler_rl.workloads import facts
 
-    listed = [facts.own(_read(path), _stem(path)) for path in files] if files else facts.named(traces)
+    listed = [facts.own(read_load(path), _stem(path)) for path in files] if files else facts.named(traces)
     if output == "json":
         click.echo(json.dumps([asdict(facts_of_load) for facts_of_load in listed], indent=1))
     else:
@@ -54,12 +83,6 @@ def list_(files: tuple[Path, ...], traces: Path | None, output: str) -> None:
 @trace.command(name="import")
 @click.argument("paths", type=FILE, nargs=-1, required=True, metavar="[FILE] [OUT.csv]")
 @click.option("--prometheus", "url", help="Address of a Prometheus; then only OUT.csv is named.")
-@click.option("--query", help="PromQL that gives one series in requests/s, such as sum(rate(http_requests_total[1m])).")
-@click.option("--from", "begin", default="now-7d", show_default=True, help="ISO 8601, Unix seconds, now or now-7d.")
-@click.option("--to", "end", default="now", show_default=True, help="The same.")
-@click.option("--step", default="15s", show_default=True, help="Width of a bin: whole seconds or like 15s, 1m.")
-@click.option("--bearer-token-file", type=FILE, help="File with the token that Prometheus asks for.")
-@click.option("--fill", type=click.Choice(["hold", "zero"]), help="Replace missing samples by the last rate or by 0.")
 @click.option("--series", help="Name of one series of a FILE that holds several.")
 @click.option("--force", is_flag=True, help="Overwrite OUT.csv.")
 def import_(
@@ -79,7 +102,7 @@ def import_(
     out = paths[-1] if url is not None or len(paths) == 2 else None
     if out is not None:
         fresh(out, force)
-    loaded = _read(paths[0], series, fill) if url is None else _ask(url, fill=fill, **options)
+    loaded = read_load(paths[0], series, fill) if url is None else asked(url, fill=fill, **options)
     if out is not None:
         _write(out, loaded)
     from rlscaler_rl.workloads.facts import own
@@ -87,19 +110,13 @@ def import_(
     _print([own(loaded, _stem(out or paths[0]))])
 
 
-_OF_PROMETHEUS = {
-    "query": "--query",
-    "begin": "--from",
-    "end": "--to",
-    "step": "--step",
-    "bearer_token_file": "--bearer-token-file",
-}
+import_.params += [*OF_PROMETHEUS, FILL]
 
 
 def refuse_of_prometheus() -> None:
     """Raise UsageError for options of a Prometheus query where no Prometheus is named."""
     source, default = click.get_current_context().get_parameter_source, click.core.ParameterSource.DEFAULT
-    if given := [flag for name, flag in _OF_PROMETHEUS.items() if source(name) is not default]:
+    if given := [option.opts[0] for option in OF_PROMETHEUS if source(option.name or "") is not default]:
         raise click.UsageError(f"{', '.join(given)}: only with --prometheus")
 
 
@@ -110,7 +127,7 @@ def split(file: Path, out: Path | None) -> None:
     """Cut FILE by time: 60 % train, 15 % tune, 25 % test, each a trace, and FILE.split.json with their digests."""
     from rlscaler_rl.workloads.recording import split_file
 
-    for path in split_file(_read(file), _stem(file), out or file.parent):
+    for path in split_file(read_load(file), _stem(file), out or file.parent):
         click.echo(path)
 
 
@@ -131,6 +148,8 @@ def plot(traces: Path | None, out: Path, seed: int) -> None:
 @output_option
 def days(names: tuple[str, ...], folder: Path | None, markdown: bool, output: str) -> None:
     """List the loads of whole days (or those of NAMES), their origin, and whether their files are on this machine."""
+    from rlscaler_rl.results.document import print_table
+    from rlscaler_rl.results.table import Table
     from rlscaler_rl.workloads.days import day_load, day_loads, there
 
     loads = {name: day_load(name) for name in names or day_loads()}
@@ -150,9 +169,12 @@ def days(names: tuple[str, ...], folder: Path | None, markdown: bool, output: st
         )
         for name, load in loads.items()
     ]  # fmt: skip
-    _table([header, *rows], markdown)
-    if not markdown:
-        click.echo(f"{sum(load.days for load in loads.values())} whole days of {len(loads)} loads, {len(here)} there")
+    table = Table(header, rows, text_columns=len(header))
+    if markdown:
+        click.echo("\n".join(table.markdown()))
+        return
+    summary = f"{sum(load.days for load in loads.values())} whole days of {len(loads)} loads, {len(here)} there"
+    print_table(table, [summary], width=150)
 
 
 @trace.command()
@@ -235,9 +257,10 @@ def _flag(name: str) -> str:
     return next(option.opts[0] for option in count.params if option.name == name)
 
 
-def _ask(
+def asked(
     url: str, query: str | None, begin: str, end: str, step: str, bearer_token_file: Path | None, fill: str | None
 ) -> Trace:
+    """Return the load that the options of a Prometheus query name. Raises UsageError, WorkloadError."""
     from rlscaler_rl.workloads.history import TimeRange, parse_duration, parse_time, read_history, read_token
 
     if not query:
@@ -248,43 +271,28 @@ def _ask(
     return read_history(url, query, span, token=token, fill=fill)
 
 
-def _read(path: Path, series: str | None = None, fill: Any = None) -> Trace:
-    from rlscaler_loadgen.errors import TraceError
-    from rlscaler_loadgen.traces import read_trace
-
-    try:
-        return read_trace(path, series, fill)
-    except TraceError as error:
-        raise WorkloadError(str(error)) from error
-
-
 def _stem(path: Path) -> str:
     return path.name.removesuffix(".gz").removesuffix(".csv")
 
 
 def _print(listed: list[TraceFacts]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from rlscaler_rl.results.document import print_table
+    from rlscaler_rl.results.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for column in ("name", "bins", "length", "p50", "p99", "peak", "dispersion", "train/tune/test", "blocks", "digest"):
-        table.add_column(column, justify="left" if column in ("name", "digest") else "right", overflow="fold")
+    header = ("name", "bins", "length", "p50", "p99", "peak", "dispersion", "train/tune/test", "blocks", "digest")
+    rows = []
     for facts in listed:
         rates = (f"{value:.4g}" for value in (facts.p50, facts.p99, facts.peak, facts.dispersion))
         parts = "/".join(_length(seconds) if seconds else "-" for seconds in facts.parts.values())
         blocks = "/".join(str(count) if facts.parts[part] else "-" for part, count in facts.blocks.items())
         size = f"{facts.bins} x {facts.width_s:g} s"
-        table.add_row(facts.name, size, _length(facts.length_s), *rates, parts, blocks, facts.digest[:12])
-    console = Console(width=max(Console().width, 130), highlight=False)
-    console.print(table)
-    console.print()
-    for facts in listed:
-        console.print(f"{facts.name}: {facts.what}; {facts.source}; {facts.licence}", markup=False, soft_wrap=True)
-    console.print(
+        rows.append((facts.name, size, _length(facts.length_s), *rates, parts, blocks, facts.digest[:12]))
+    notes = [f"{facts.name}: {facts.what}; {facts.source}; {facts.licence}" for facts in listed]
+    legend = (
         "p50, p99, peak: requests/s as recorded. dispersion: variance over mean of the requests in 10 s. "
-        "blocks: of 10 minutes. digest: SHA-256 of the whole series.",
-        soft_wrap=True,
+        "blocks: of 10 minutes. digest: SHA-256 of the whole series."
     )
+    print_table(Table(header, rows), ["", *notes, legend], width=130)
 
 
 def _length(seconds: float) -> str:
@@ -300,16 +308,14 @@ _SMOOTHED_SECONDS = 10
 
 def _draw(out: Path, traces: Path | None, seed: int) -> None:
     """Draw the first episode of the first run of every pattern and trace: never a chosen one."""
-    import matplotlib as mpl
     import numpy as np
 
+    from rlscaler_rl.results import figures
     from rlscaler_rl.workloads.draw import episodes
 
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = (*PATTERNS, *TRACES)
-    figure, grid = plt.subplots(3, 3, figsize=(12, 7), sharex=True, sharey=True, layout="constrained")
+    names, picture = (*PATTERNS, *TRACES), figures.figure(12, 7)
+    with figures.styled():
+        grid = picture.subplots(3, 3, sharex=True, sharey=True)
     for axis, name in zip(grid.flat, names, strict=True):
         drawn = episodes(name, Part.TEST, runs=1, episodes=1, seed=seed, traces=traces)
         seconds = np.arange(drawn.rate.shape[1]) / 60
@@ -325,10 +331,9 @@ def _draw(out: Path, traces: Path | None, seed: int) -> None:
         axis.set_ylabel("requests/s")
     for axis in grid[-1]:
         axis.set_xlabel("minutes")
-    figure.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    picture.legend(*grid[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     out.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out, dpi=110)
-    plt.close(figure)
+    figures.save(picture, out)
 
 
 def _write(out: Path, trace: Trace) -> None:
@@ -338,20 +343,3 @@ def _write(out: Path, trace: Trace) -> None:
         write_trace(out, trace)
     except OSError as error:
         raise WorkloadError(f"{out}: {error.strerror}; name a file that can be written") from error
-
-
-def _table(rows: list[tuple[str, ...]], markdown: bool) -> None:
-    if markdown:
-        lines = ["| " + " | ".join(row) + " |" for row in rows]
-        click.echo("\n".join([lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]))
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False)
-    for column in rows[0]:
-        shown.add_column(column, overflow="fold")
-    for row in rows[1:]:
-        shown.add_row(*row)
-    console = Console(width=max(Console().width, 150), highlight=False)
-    console.print(shown)

@@ -25,12 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from rlscaler_loadgen.errors import TraceError
-from rlscaler_loadgen.traces import Trace, read_trace
+from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.workloads.library import data_file
 from rlscaler_rl.workloads.names import Part, WorkloadError
 from rlscaler_rl.workloads.originals import Recipe
-from rlscaler_rl.workloads.recording import FRACTIONS, reference
+from rlscaler_rl.workloads.recording import FRACTIONS, read_load, reference
 from rlscaler_rl.workloads.seconds import draw_seconds, relative_variance
 
 Float = NDArray[np.float64]
@@ -153,10 +152,7 @@ def day_trace(name: str, folder: Path | None = None) -> Trace:
     if not path.is_file():
         where = " and ".join(load.originals) or load.source
         raise WorkloadError(f"{path}: no such file; fetch {where} and run `rlscaler trace make {name} FILE`")
-    try:
-        trace = read_trace(path)
-    except TraceError as error:
-        raise WorkloadError(str(error)) from error
+    trace = read_load(path)
     if trace.digest() != load.digest:
         raise WorkloadError(
             f"{path}: another series than the index knows (digest {trace.digest()[:12]}, not {load.digest[:12]}); "

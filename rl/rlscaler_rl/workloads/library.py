@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from rlscaler_loadgen.errors import TraceError
-from rlscaler_loadgen.traces import Trace, read_trace
+from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.workloads.names import TRACES, Part, WorkloadError
-from rlscaler_rl.workloads.recording import Recording
+from rlscaler_rl.workloads.recording import Recording, read_load
 
 WHOLE = "all"
 """Key of a sample that is the whole trace."""
@@ -152,10 +151,7 @@ def _full(split: Split, folder: Path) -> Trace:
 
 
 def _known(path: Path, digest: str) -> Trace:
-    try:
-        trace = read_trace(path)
-    except TraceError as error:
-        raise WorkloadError(str(error)) from error
+    trace = read_load(path)
     if trace.digest() != digest:
         raise WorkloadError(
             f"{path}: not the series that was cut into train, tune and test parts (digest {trace.digest()[:12]}, "

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_loadgen.errors import TraceError
+from rlscaler_loadgen.traces import Fill, Trace, read_trace, write_trace
 from rlscaler_rl.workloads.names import Part, WorkloadError
 
 Float = NDArray[np.float64]
@@ -24,6 +25,14 @@ FRACTIONS = {Part.TRAIN: 0.6, Part.TUNE: 0.15, Part.TEST: 0.25}
 
 PAST_SECONDS = 60
 """Seconds before a block whose mean rate its episode begins with."""
+
+
+def read_load(path: Path, series: str | None = None, fill: Fill | None = None) -> Trace:
+    """Read a recorded load (`traces.read_trace`). Raises WorkloadError naming file, line, column and remedy."""
+    try:
+        return read_trace(path, series, fill)
+    except TraceError as error:
+        raise WorkloadError(str(error)) from error
 
 
 class Block(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rlscaler_loadgen.traces import Trace, write_trace
+from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.service_tuning.history import duration, prepare, read_history
+from rlscaler_rl.evaluation.service_tuning.history import duration, prepare
 from rlscaler_rl.workloads import Part
 
 from .conftest import make_service, waves
@@ -62,15 +62,6 @@ def test_silence_in_the_train_part_is_refused(service):
     rate[:5760] = 0
     with pytest.raises(EvaluationError, match=r"silent\.csv.*train part"):
         prepare(Trace(rate, 1.0), "silent.csv", service)
-
-
-def test_a_bad_file_names_file_and_line(tmp_path):
-    path = tmp_path / "bad.csv"
-    path.write_text("time_s,requests_per_s\n0,1\n1,-2\n2,1\n")
-    with pytest.raises(EvaluationError, match=r"bad\.csv:3.*negative"):
-        read_history(path)
-    write_trace(path, Trace(waves(60), 1.0))
-    assert read_history(path).length_s == 60
 
 
 def test_durations_read_like_durations():

@@ -201,9 +201,10 @@ def _capacity() -> float:
 def _recorded(history: Path, series: str | None, share: float) -> ServiceLoad:
     """Read a load of one's own, scaled so that its busy hours need `share` of the nominal service's capacity."""
     from rlscaler_rl.evaluation.days.service_load import own
-    from rlscaler_rl.evaluation.service_tuning.history import check_counter, read_history
+    from rlscaler_rl.evaluation.service_tuning.history import check_counter
+    from rlscaler_rl.workloads.recording import read_load
 
-    trace = read_history(history, series)
+    trace = read_load(history, series)
     check_counter(trace, str(history))
     return own(trace, history.name.split(".")[0], factor=share * _capacity() / trace.percentile(99))
 

@@ -14,10 +14,11 @@ from rlscaler_core.api.offline import OfflinePolicy
 from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.days.play import Bind, Days, prepared
 from rlscaler_rl.evaluation.days.service_load import LEAST_SECONDS, ServiceLoad, own
-from rlscaler_rl.evaluation.service_tuning.history import check_counter, check_unit, duration, read_history
+from rlscaler_rl.evaluation.service_tuning.history import check_counter, check_unit, duration
 from rlscaler_rl.evaluation.service_tuning.service import check_scrape, service_of
 from rlscaler_rl.simulation.scenario import GPU_COST_PER_HOUR, NOMINAL
 from rlscaler_rl.workloads import Part
+from rlscaler_rl.workloads.recording import read_load
 
 ABSURD = 100.0
 """A bin this many times above the rate of all but one bin in a thousand is named: it may be no load."""
@@ -98,7 +99,7 @@ def judged(
     :raises EvaluationError: naming the file or the object, the field and the remedy.
     """
     check_scrape(history.scrape_seconds)
-    trace, path = read_history(history.path, history.series), history.path
+    trace, path = read_load(history.path, history.series), history.path
     if policy is None:  # The example service grows with the load, so that no unit looks wrong on it.
         check_counter(trace, str(path))
         service = _example(trace)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from rlscaler_core.decision.types import Float
-from rlscaler_loadgen.errors import TraceError
-from rlscaler_loadgen.traces import Fill, Trace, read_trace
+from rlscaler_loadgen.traces import Trace
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.service import Service
 from rlscaler_rl.results.statistics import FEWEST_UNITS
@@ -60,14 +58,6 @@ class History:
 
     def blocks(self, part: Part, service: Service) -> int:
         return self.recording.count(part, service.episode_seconds)
-
-
-def read_history(path: Path, series: str | None = None, fill: Fill | None = None) -> Trace:
-    """Read a recorded load (`traces.read_trace`). Raises EvaluationError naming file, line, column and remedy."""
-    try:
-        return read_trace(path, series, fill)
-    except TraceError as error:
-        raise EvaluationError(str(error)) from error
 
 
 def prepare(trace: Trace, source: str, service: Service) -> History:

@@ -10,9 +10,10 @@ import numpy as np
 from rlscaler_core.decision.types import Float
 from rlscaler_loadgen.patterns import rate
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.service_tuning.history import check_counter, duration, read_history
+from rlscaler_rl.evaluation.service_tuning.history import check_counter, duration
 from rlscaler_rl.workloads import WorkloadError
 from rlscaler_rl.workloads.days import SecondsOf
+from rlscaler_rl.workloads.recording import read_load
 
 LONGEST_SECONDS = 6 * 3600
 """Seconds at the end of a longer history that are played: all of it would take more than a minute or two."""
@@ -53,7 +54,7 @@ def recorded(history: Path, seeds: int) -> Load:
 
     Raises EvaluationError naming the file and the remedy.
     """
-    trace = read_history(history)
+    trace = read_load(history)
     check_counter(trace, str(history))
     end = int(trace.length_s)
     if end < SHORTEST_SECONDS:

@@ -12,7 +12,6 @@ from rlscaler_core.api import offline
 from rlscaler_core.decision.types import GPU, Float, Params
 from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.service_tuning.history import read_history
 from rlscaler_rl.evaluation.tokens.compare import row_of
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
 from rlscaler_rl.evaluation.tokens.result import Comparison
@@ -22,6 +21,7 @@ from rlscaler_rl.simulation.tokens.demand import Probe, Weights, load_test, need
 from rlscaler_rl.simulation.tokens.episode import Demand, run
 from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
 from rlscaler_rl.simulation.tokens.services import Services, drawn_requests
+from rlscaler_rl.workloads.recording import read_load
 
 LONGEST_SECONDS = 6 * 3600
 """The end of a longer history is played."""
@@ -76,7 +76,7 @@ def simulated(
     _check(params, path)
     if first is None:
         first = float(params.slo_ms[0]) / 1000 if SIGNALS[params.slo_signal[0]] == "ttft" else 2.5
-    share, rate = mix_of(mix), read_history(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
+    share, rate = mix_of(mix), read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds = len(rate) // 5 * 5
     tell("load tests")
     weights, usual, each = weighed(server, share, first, token)
