@@ -16,16 +16,8 @@ _FILES = click.option("--folder", type=FOLDER, help="$RLSCALER_OPENB or ~/.local
 _REFERENCE = "fgd best fit"
 """Exact FGD and best fit: who is played beside it is compared with it, pods in the same order."""
 
-
-def paired(differences: np.ndarray) -> str:
-    """Mean of differences (seeds,) and its interval of 95 % by Student's distribution, which takes two of them."""
-    from scipy.special import stdtrit
-
-    mean, count = differences.mean(), len(differences)
-    if count < 2:
-        return f"{mean:+.2f}"
-    half = stdtrit(count - 1, 0.975) * differences.std(ddof=1) / np.sqrt(count)
-    return f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]"
+FEWEST_SEEDS = 2
+"""Seeds below which a difference has no interval."""
 
 
 @click.group()
@@ -80,6 +72,8 @@ def replay(
     from rlscaler_rl.placement.openb import OpenbError, inflated, load
     from rlscaler_rl.placement.published import Scheduler, Ties
     from rlscaler_rl.placement.published import replay as play
+    from rlscaler_rl.results.statistics import mean_interval
+    from rlscaler_rl.results.table import Table
 
     names = {scheduler.name.replace("_", " ").lower(): scheduler for scheduler in Scheduler}
     if wrong := set(only) - set(names):
@@ -91,9 +85,7 @@ def replay(
     gpus, kinds = float(nodes.gpus.sum()), typical(pods)
     rule = Ties.BY_NAME if ties == "name" else Ties.RANDOM
     contenders = [(name, scheduler) for name, scheduler in names.items() if not only or name in only]
-    click.echo(f"| scheduler | at 100 % | at the end | sd | CPU s | against {_REFERENCE} (95 %) |")
-    click.echo("|---|---|---|---|---|---|")
-    reference: np.ndarray | None = None
+    rows, reference = [], None
     for name, scheduler in sorted(contenders, key=lambda named: named[0] != _REFERENCE):
         shares, took = [], []
         for seed in range(seeds):
@@ -104,7 +96,10 @@ def replay(
             shares.append((replayed.curve[100], replayed.allocated))
         at, end = np.mean(shares, axis=0)
         ends = np.array(shares)[:, 1]
-        ahead = "-" if reference is None else paired(ends - reference)
+        ahead = "-" if reference is None else mean_interval(ends - reference, FEWEST_SEEDS).shown("+.2f")
         if name == _REFERENCE:
             reference = ends
-        click.echo(f"| {name} | {at:.2f} | {end:.2f} | {ends.std():.2f} | {np.median(took):.2f} | {ahead} |")
+        click.echo(f"{name}: {end:.2f} %", err=True)
+        rows.append((name, *(f"{value:.2f}" for value in (at, end, ends.std(), np.median(took))), ahead))
+    header = ("scheduler", "at 100 %", "at the end", "sd", "CPU s", f"against {_REFERENCE} (95 %)")
+    click.echo("\n".join(Table(header, rows).markdown()))

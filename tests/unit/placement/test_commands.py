@@ -22,7 +22,6 @@ from rlscaler_rl.placement.dqn import Options
 from rlscaler_rl.placement.dqn import train as learn
 from rlscaler_rl.placement.drawn import TEST_SEED
 from rlscaler_rl.placement.openb import DIGESTS, NODE_LIST, POD_LISTS
-from rlscaler_rl.placement.openb_cli import paired
 from rlscaler_rl.placement.play import Played, rule
 from rlscaler_rl.placement.trained import Run
 from rlscaler_rl.results.statistics import Interval
@@ -73,13 +72,6 @@ def test_wrong_calls_say_what_to_do(words: tuple[str, ...], said: str) -> None:
     done = call(*words)
     assert done.exit_code in (1, 2)
     assert said in done.output
-
-
-def test_a_difference_has_an_interval_where_there_are_two_seeds() -> None:
-    assert paired(np.array([0.25])) == "+0.25"
-    assert paired(np.array([0.5, 0.5, 0.5])) == "+0.50 [+0.50, +0.50]"
-    # Student's 97.5th percentile with one degree of freedom is 12.706, and the standard error is 0.1.
-    assert paired(np.array([0.1, 0.3])) == "+0.20 [-1.07, +1.47]"
 
 
 @pytest.mark.slow
