@@ -40,13 +40,9 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     \b
     rlscaler tokens weights --server 8b-l40s --mix chat=0.7,code=0.3
     """
-    from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.evaluation.tokens.single import mix_of, weighed
 
-    try:
-        weights, usual, _ = weighed(server, mix_of(mix), first, token)
-    except EvaluationError as error:
-        raise click.ClickException(str(error)) from error
+    weights, usual, _ = weighed(server, mix_of(mix), first, token)
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
     click.echo(
         f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {weights.answer:.3g}}}, "
@@ -72,15 +68,11 @@ def simulate(
     \b
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat
     """
-    from rlscaler_rl.evaluation.errors import EvaluationError
     from rlscaler_rl.evaluation.tokens.single import simulated
     from rlscaler_rl.results.document import progress, show_table
 
-    try:
-        with progress(output) as tell:
-            result = simulated(policy, history, server, mix, first, token, tell)
-    except EvaluationError as error:
-        raise click.ClickException(str(error)) from error
+    with progress(output) as tell:
+        result = simulated(policy, history, server, mix, first, token, tell)
     show_table(result, result.table(), [], output)
 
 
