@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BeforeValidator
 from scipy.special import ndtri, stdtrit
 
 from rlscaler_core.decision.types import Float
@@ -42,8 +43,9 @@ class Interval:
     """A mean and its bootstrap confidence interval; the bounds are infinite where the units are too few for one."""
 
     mean: float
-    low: float
-    high: float
+    low: Annotated[float, BeforeValidator(lambda bound: -np.inf if bound is None else bound)]
+    high: Annotated[float, BeforeValidator(lambda bound: np.inf if bound is None else bound)]
+    """JSON knows no infinity: a bound that is not there is null in a result file."""
 
     @classmethod
     def of(cls, mean: float, resampled: Float) -> Interval:

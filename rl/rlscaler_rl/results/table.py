@@ -33,7 +33,8 @@ class Table:
 
     def text(self) -> list[str]:
         """Return title, note and columns of fixed width as lines, figures to the right."""
-        title = [self.title, "-" * len(self.title), *(wrapped(self.note) if self.note else [])]
+        title = [self.title, "-" * len(self.title)] if self.title else []
+        title += wrapped(self.note)
         if not self.rows:
             return [*title, "  none", ""]
         widths = [max(map(len, column)) for column in zip(self.header, *self.rows, strict=True)]

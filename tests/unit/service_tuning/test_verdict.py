@@ -126,7 +126,7 @@ def test_the_report_begins_with_the_verdict_and_survives_its_file():
     assert again == verdict
     text = text_report(again)
     assert text.splitlines()[0] == "demo/chat: publish"
-    assert "-5.0 [-6.0, -4.0] win" in text
+    assert "-5.0 % [-6.0, -4.0] win" in text
     assert "one day only" in text
     assert max(map(len, text.splitlines())) <= 140
     assert text_report(make_verdict(publish=False)).splitlines()[0] == "demo/chat: do not publish"

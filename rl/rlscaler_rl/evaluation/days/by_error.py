@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,23 +15,6 @@ DAY = 86_400
 PANELS = {"both": "both pools", "gpu": "GPU alone"}
 
 
-class Mean(Document):
-    """A mean over origins with its interval; too few origins give no bounds."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    @classmethod
-    def of(cls, interval: Interval) -> Mean:
-        bounded = math.isfinite(interval.low)
-        return cls(mean=interval.mean, low=interval.low if bounded else None, high=interval.high if bounded else None)
-
-    def shown(self, form: str = "+.1f") -> str:
-        low, high = (-math.inf, math.inf) if self.low is None or self.high is None else (self.low, self.high)
-        return Interval(self.mean, low, high).shown(form)
-
-
 class Cell(Document):
     """Figures of one contender at one error of the declared capacity, each a mean over origins."""
 
@@ -41,16 +23,16 @@ class Cell(Document):
     contender: str
     label: str
     role: str
-    j: Mean
-    late_percent: Mean
-    gpu_starts: Mean
+    j: Interval
+    late_percent: Interval
+    gpu_starts: Interval
     """GPU pods that were started, a day; CPU pods likewise."""
 
-    cpu_starts: Mean
-    gpu_hours: Mean
+    cpu_starts: Interval
+    gpu_hours: Interval
     """GPU replica-hours of a day."""
 
-    rule_percent: Mean | None
+    rule_percent: Interval | None
     """J of the forecast rule over this one's, minus 1, in percent; None for the rule itself."""
 
 
@@ -59,7 +41,7 @@ class Lead(Document):
 
     pools: str
     error: float
-    percent: Mean
+    percent: Interval
     """J of the rule over the least J of them, minus 1, in percent, over origins."""
 
     worst: float
@@ -113,7 +95,7 @@ def _lead(pools: str, error: float, table: DayTable, rule: str) -> Lead:
     return Lead(
         pools=pools,
         error=error,
-        percent=Mean.of(mean_interval(by_origin(table, percent))),
+        percent=mean_interval(by_origin(table, percent)),
         worst=percent[worst],
         worst_load=worst,
         starts_over_keda=own / max(keda, 1.0),
@@ -135,18 +117,18 @@ def _cells(table: DayTable, rule: str) -> Iterator[Cell]:
                 gpu_starts=_mean(part, name, "gpu_starts", daily=True),
                 cpu_starts=_mean(part, name, "cpu_starts", daily=True),
                 gpu_hours=_mean(part, name, "gpu_hours", daily=True),
-                rule_percent=against and Mean.of(against.interval),
+                rule_percent=against and against.interval,
             )
 
 
-def _mean(table: DayTable, contender: str, metric: str, daily: bool = False) -> Mean:
+def _mean(table: DayTable, contender: str, metric: str, daily: bool = False) -> Interval:
     """Return the mean of a metric over origins; `daily`: as if every stretch lasted a day."""
     values = {
         load.name: row.mean(metric) * (DAY / load.seconds if daily else 1.0)
         for load in table.loads
         if (row := table.of(load.name, contender)) is not None
     }
-    return Mean.of(mean_interval(by_origin(table, values)))
+    return mean_interval(by_origin(table, values))
 
 
 def tables(result: ByError) -> list[Table]:

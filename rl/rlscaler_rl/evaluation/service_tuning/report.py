@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from io import StringIO
-
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-
 from rlscaler_rl.evaluation.board import POLICY
 from rlscaler_rl.evaluation.schema import ServiceRow, ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning.history import duration
 from rlscaler_rl.evaluation.service_tuning.networks import FOUND_SPEC, GENERAL, OWN_SPEC
 from rlscaler_rl.evaluation.service_tuning.verdict import PATCH_FILE, TUNED_RIVALS, to_yaml
+from rlscaler_rl.results.table import Table
 
-WIDTH = 120
 NETWORKS = {GENERAL: "general", OWN_SPEC: "trained under your spec", FOUND_SPEC: "trained under a found one"}
 
 
@@ -41,7 +35,7 @@ def text_report(verdict: ServiceVerdict) -> str:
         "",
         f"Held-back part: {verdict.episodes} episodes of {duration(verdict.episode_seconds)}, {verdict.level} level; "
         "differences are paired, with 95 % intervals.",
-        _table(verdict.rows),
+        *_table(verdict.rows).text(),
         f"History: {history.source}, {duration(history.seconds)}, {kind} (rise {history.rise:.2f})",
         f"Stretches of one episode: {blocks}",
         f"99th percentiles of the load, requests/s: {peaks}",
@@ -77,25 +71,19 @@ def _spec(verdict: ServiceVerdict) -> list[str]:
     return [*lines, f"  - {recommendation.together}", *(f"    {line}" for line in to_yaml(recommendation).splitlines())]
 
 
-def _table(rows: tuple[ServiceRow, ...]) -> str:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("")
-    for name in ("J", "cost/h", "late %", "p95 ms", "GPU", "CPU", "policy against it, %"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        figures = [f"{row.j:.2f}", f"{row.cost_per_hour:.2f}", f"{row.late_percent:.2f}", f"{row.p95_ms:.0f}"]
-        replicas = [f"{row.gpu_replicas:.1f}", f"{row.cpu_replicas:.1f}"]
-        table.add_row(row.label, *figures, *replicas, _against(row))
-    console = Console(file=StringIO(), width=WIDTH)
-    console.print(table)
-    written = console.file
-    assert isinstance(written, StringIO)
-    return "\n".join(line.rstrip() for line in written.getvalue().splitlines())
-
-
-def _against(row: ServiceRow) -> str:
-    difference = row.difference
-    if difference is None:
-        return ""
-    bounds = f"[{difference.low_percent:+.1f}, {difference.high_percent:+.1f}]"
-    return f"{difference.percent:+.1f} {bounds} {difference.verdict}"
+def _table(rows: tuple[ServiceRow, ...]) -> Table:
+    header = ("", "J", "cost/h", "late %", "p95 ms", "GPU", "CPU", "policy against it")
+    cells = [
+        (
+            row.label,
+            f"{row.j:.2f}",
+            f"{row.cost_per_hour:.2f}",
+            f"{row.late_percent:.2f}",
+            f"{row.p95_ms:.0f}",
+            f"{row.gpu_replicas:.1f}",
+            f"{row.cpu_replicas:.1f}",
+            f"{row.difference.shown()} {row.difference.verdict}" if row.difference else "",
+        )
+        for row in rows
+    ]
+    return Table(header, cells)
