@@ -52,8 +52,8 @@ class Table:
         """Return the table for a terminal."""
         table = RichTable(title=self.title or None, title_justify="left", box=None, padding=(0, 1, 0, 0))
         for column, heading in enumerate(self.header):
-            justify = "left" if column < self.text_columns else "right"
-            table.add_column(heading, justify=justify, no_wrap=not column, overflow="fold")
+            text = column < self.text_columns
+            table.add_column(heading, justify="left" if text else "right", no_wrap=not column, overflow="fold")
         for number, row in enumerate(self.rows):
             table.add_row(*map(escape, row), style="bold" if self.bold_first and not number else None)
         return table
