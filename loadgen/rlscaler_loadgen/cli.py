@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from rlscaler_core.options import FILE, FOLDER
 from rlscaler_loadgen.streams.cli import PATTERN_NAMES, consumers, produce
 
 INTERRUPTED = 130
@@ -187,7 +186,7 @@ load.add_command(produce)
 @click.option("--pattern", type=click.Choice(PATTERN_NAMES), default="spike", show_default=True)
 @click.option("--duration", default=300, show_default=True, help="Seconds.")
 @click.option("--seed", default=1, show_default=True, help="Seed of pattern and arrivals.")
-@click.option("--out", type=FOLDER, default="results/load", show_default=True)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/load", show_default=True)
 @click.option("--low", default=10.0, show_default=True, help="Lowest load in requests/s.")
 @click.option("--peak", default=100.0, show_default=True, help="Highest load in requests/s.")
 @click.option("--trace", type=click.Path(exists=True, dir_okay=False), help="CSV of time_s,requests_per_s for `trace`.")
@@ -196,7 +195,9 @@ load.add_command(produce)
 @click.option("--timeout", default=5.0, show_default=True, help="Seconds after which a client gives up.")
 @click.option("--requests/--no-requests", default=False, show_default=True, help="Write a row for every request.")
 @click.option(
-    "--started", type=FILE, help="Write the Unix time of the load's first second to this file when it begins."
+    "--started",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the Unix time of the load's first second to this file when it begins.",
 )
 def run(host: str, out: Path, requests: bool, **options: Any) -> None:
     """Run Locust headless and write OUT/load.csv (a row a second) and OUT/load.json."""
@@ -218,7 +219,7 @@ def run(host: str, out: Path, requests: bool, **options: Any) -> None:
 @load.command()
 @click.option("--host", required=True, help="Base URL of the service, http://HOST:PORT.")
 @click.option("--workers", envvar="RLSCALER_WORKERS", default=2, show_default=True, help="Workers to wait for.")
-@click.option("--out", type=FOLDER, default="/results", show_default=True)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="/results", show_default=True)
 @click.option("--web-host", default="0.0.0.0", show_default=True, help="Address of Locust's web interface.")
 @click.option("--web-port", default=8089, show_default=True, help="Port of Locust's web interface.")
 @click.option("--port", default=5557, show_default=True, help="Port that workers connect to.")

@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-from rlscaler_core.options import FILE, FOLDER, PRESENT_FILE, PRESENT_FOLDER
-
 PATTERN_NAMES = ("ramp", "spike", "periodic", "random", "trace")
 """Of loads of every kind, as `rlscaler_loadgen.patterns` has them."""
 PROTOCOL_NAMES = ("range", "cooperative-sticky", "consumer")
@@ -41,7 +39,7 @@ protocol_option = click.option(
 @click.option("--seed", default=0, show_default=True, help="Seed of the times of work.")
 @click.option(
     "--records",
-    type=PRESENT_FOLDER,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Write a row for every message and every change of partitions into this folder.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of /metrics.")
@@ -91,7 +89,11 @@ def consumers(
 @click.option("--seed", default=1, show_default=True, help="Seed of pattern, times and keys.")
 @click.option("--low", default=10.0, show_default=True, help="Lowest load in messages/s.")
 @click.option("--peak", default=100.0, show_default=True, help="Highest load in messages/s.")
-@click.option("--trace", type=PRESENT_FILE, help="CSV of time_s,requests_per_s for `trace`.")
+@click.option(
+    "--trace",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="CSV of time_s,requests_per_s for `trace`.",
+)
 @click.option(
     "--skew",
     type=click.FloatRange(0, 5),
@@ -99,9 +101,11 @@ def consumers(
     show_default=True,
     help="Inequality of the 1,000 keys: key k is drawn in proportion to 1/k^skew.",
 )
-@click.option("--out", type=FOLDER, default="results/produced", show_default=True)
+@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/produced", show_default=True)
 @click.option(
-    "--started", type=FILE, help="Write the Unix time of the load's first second to this file when it begins."
+    "--started",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the Unix time of the load's first second to this file when it begins.",
 )
 def produce(bootstrap_servers: str, topic: str, skew: float, out: Path, **load: Any) -> None:
     """Write messages to a Kafka topic at the times of a pattern, and OUT/produced.csv and OUT/produced.json."""
