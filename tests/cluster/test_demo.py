@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from rlscaler_dev.cluster.api import down
-from rlscaler_dev.cluster.paths import cache_root, cluster_dir
-from rlscaler_dev.demo.leftovers import Journal
+from rlscaler_dev.cluster.paths import cluster_dir
+from rlscaler_dev.cluster.processes import strays
+from rlscaler_dev.demo.leftovers import journal_of
 
 NAME = f"pytest-demo-{os.getpid()}"
 DEADLINE_SECONDS = 240
@@ -75,7 +76,7 @@ def left_running() -> list[psutil.Process]:
         for process in psutil.process_iter(["cmdline"])
         if any(str(cluster_dir(NAME)) in argument for argument in process.info["cmdline"] or [])
     ]
-    return [*Journal(NAME).leftover_processes(), *of_cluster]
+    return [*strays(journal_of(NAME)), *of_cluster]
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +86,7 @@ def nothing_is_left() -> Iterator[None]:
     for process in remains:
         process.kill()
     down(NAME)
-    (cache_root() / "demo" / f"{NAME}.lock").unlink(missing_ok=True)
+    journal_of(NAME).with_suffix(".lock").unlink(missing_ok=True)
     assert remains == []
 
 

@@ -1,7 +1,7 @@
 """Background processes that outlive the command that started them, and that can be found again and stopped safely.
 
 A process is known by its pid, its start time and the machine's boot id, so a recycled pid is never mistaken for it.
-Each also carries the variable RLSCALER_CLUSTER_DIR in its environment: a process whose record was lost, because the
+Each also carries the variable CLUSTER_OF_RLSCALER in its environment: a process whose record was lost, because the
 starting command was killed between the two, is found by that.
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 
-MARKER = "RLSCALER_CLUSTER_DIR"
+MARKER = "CLUSTER_OF_RLSCALER"
+"""Not RLSCALER_…: those are settings, which children may drop."""
 START_TIME_TOLERANCE_SECONDS = 2.0
 """Start times are derived from the boot time, which the kernel may correct by a second when the clock is set."""
 STOP_TIMEOUT_SECONDS = 60.0
@@ -91,16 +92,11 @@ def spawn(
 
 
 def strays(state_dir: Path) -> list[psutil.Process]:
-    """Our own user's processes that carry the marker of `state_dir`."""
-    return marked(MARKER, str(state_dir))
-
-
-def marked(variable: str, value: str) -> list[psutil.Process]:
-    """Other processes of our own user that have `value` for an environment variable."""
+    """Return other processes of our own user that carry the marker of `state_dir`."""
     processes = []
     for process in psutil.process_iter():
         try:
-            if process.pid != os.getpid() and process.environ().get(variable) == value:
+            if process.pid != os.getpid() and process.environ().get(MARKER) == str(state_dir):
                 processes.append(process)
         except (psutil.Error, OSError):
             continue

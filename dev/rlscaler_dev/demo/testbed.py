@@ -14,13 +14,14 @@ from rlscaler_dev.cluster import api
 from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import Json, KubeClient, path_of
 from rlscaler_dev.cluster.network import HOST, free_ports
+from rlscaler_dev.cluster.processes import MARKER
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.demo import manifests
-from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.demo.leftovers import alone
 from rlscaler_dev.demo.operator import RLSCALER, answers
-from rlscaler_dev.demo.processes import GRACE_SECONDS, Child, Supervisor
+from rlscaler_dev.demo.processes import Child, Supervisor
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, COPIES, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
 from rlscaler_dev.exceptions import DemoError
 
@@ -103,14 +104,10 @@ def session(
     results, with a folder `logs`. Raises DemoError.
     """
     with ExitStack() as stack:
-        journal = stack.enter_context(Journal(settings.cluster_name))
-        journal.clean_up(GRACE_SECONDS, say)
+        journal = stack.enter_context(alone(settings.cluster_name, say))
         prepare()
-        journal.begin(own_cluster=True)
-        stack.callback(journal.end)
-        supervisor = Supervisor(logs, journal.mark)
+        supervisor = Supervisor(logs, {MARKER: str(journal)})
         cluster = stack.enter_context(Cluster.up(settings))
-        stack.callback(lambda: end_processes(journal.leftover_processes(), GRACE_SECONDS))
         stack.callback(supervisor.stop_all)
         yield cluster, supervisor
 

@@ -11,7 +11,8 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
-from rlscaler_dev.demo.leftovers import Journal, end_processes
+from rlscaler_dev.cluster.processes import stop, strays
+from rlscaler_dev.demo.leftovers import alone, journal_of
 from rlscaler_dev.demo.processes import Supervisor, tail
 from rlscaler_dev.exceptions import ChildError, DemoError
 
@@ -91,20 +92,20 @@ def test_tail_of_a_missing_and_of_a_long_log(tmp_path: Path) -> None:
 HOLDER = """
 import sys
 from pathlib import Path
-from rlscaler_dev.demo.leftovers import Journal
+from rlscaler_dev.cluster.processes import MARKER
+from rlscaler_dev.demo.leftovers import alone
 from rlscaler_dev.demo.processes import Supervisor
-folder = Path(sys.argv[1])
-with Journal("demo", folder) as journal:
-    journal.begin(own_cluster=True)
-    Supervisor(folder, journal.mark).start("parent", [sys.executable, "-c", sys.argv[2]])
+with alone("demo", print) as journal:
+    Supervisor(Path(sys.argv[1]), {MARKER: str(journal)}).start("parent", [sys.executable, "-c", sys.argv[2]])
     print("started", flush=True)
     import signal; signal.pause()
 """
 
 
 @pytest.fixture
-def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     """A demo in a process of its own that holds the journal and has children."""
+    monkeypatch.setenv("RLSCALER_CACHE", str(tmp_path / "cache"))
     command = [sys.executable, "-c", HOLDER, str(tmp_path), PARENT.format(child=FOREVER)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -112,30 +113,26 @@ def holder(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         wait_for(lambda: "up" in (tmp_path / "parent.log").read_text())
         yield process
         process.kill()
-    end_processes(Journal("demo", tmp_path).leftover_processes(), 5)
+    stop([], journal_of("demo"))
 
 
-def test_a_second_demo_of_the_same_name_is_refused(holder: subprocess.Popen[str], tmp_path: Path) -> None:
-    with pytest.raises(DemoError, match=f"process {holder.pid}.*--cluster-name"), Journal("demo", tmp_path):
+def test_a_second_demo_of_the_same_name_is_refused(holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(DemoError, match=f"process {holder.pid}.*--cluster-name"), alone("demo", print):
         pytest.fail("two demos held one journal")
-    with Journal("another", tmp_path) as journal:
-        assert journal.leftover_processes() == []
+    with alone("another", pytest.fail) as journal:
+        assert strays(journal) == []
 
 
-def test_the_remains_of_a_killed_demo_are_found_and_ended(holder: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_remains_of_a_killed_demo_are_found_and_ended(holder: subprocess.Popen[str]) -> None:
     holder.kill()
     holder.wait()
-    with Journal("demo", tmp_path) as journal:
-        assert journal.leftover_cluster
-        remains = journal.leftover_processes()
-        assert len(remains) == 2
-        end_processes(remains, grace_seconds=5)
+    remains, lines = strays(journal_of("demo")), list[str]()
+    assert len(remains) == 2
+    with alone("demo", lines.append):
         assert not any(runs(process.pid) for process in remains)
-        assert journal.leftover_processes() == []
-        journal.begin(own_cluster=False)
-        journal.end()
-        assert not journal.leftover_cluster
-    assert not list(tmp_path.glob("demo.*")), "neither journal nor lock is left"
+    ended = "ended 2 processes of a demo that was killed"
+    assert lines == [ended, "removing the cluster of a demo that was killed"]
+    assert not list(journal_of("demo").parent.iterdir()), "neither journal nor lock is left"
 
 
 def test_what_is_missing_is_waited_for_and_named(supervisor: Supervisor) -> None:
