@@ -6,11 +6,10 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rlscaler_dev.cluster.kube import Json, path_of
@@ -67,24 +66,11 @@ class Copy:
         return cls(name, own, folder, Load(demo_options(own, trace, **peak), folder, f"load-{name}"))
 
 
-class Recorders(dict[str, Recorder]):
-    """The recorders of both copies as one context."""
-
-    def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        with ExitStack() as stack:
-            for recorder in self.values():
-                stack.enter_context(recorder)
-            self._stack = stack.pop_all()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+Recorders = Mapping[str, Recorder]
+"""Recorders by the name of their copy."""
 
 
-class Demo(Stage[Any]):
+class Demo(Stage[Recorders]):
     """Two copies of the service: one under HorizontalPodAutoscalers, one under a policy."""
 
     def __init__(self, *stage: Any) -> None:
@@ -93,7 +79,7 @@ class Demo(Stage[Any]):
         settings = self._settings
         self._days = days.make_days(settings.duration_seconds, settings.seed) if settings.pattern == DAILY else None
         self._copies = [Copy.of(name, settings, self.results.data, self._days) for name in COPIES]
-        self._services = {
+        self.services = {
             copy.name: demo_service(copy.settings, self.info, self.supervisor, f"service-{copy.name}")
             for copy in self._copies
         }
@@ -101,11 +87,6 @@ class Demo(Stage[Any]):
         self._begun: dict[str, float] = {}
         """Unix seconds of the begin of each load."""
         self._page: Child | None = None
-
-    def run(self) -> None:
-        super().run()
-        for service in self._services.values():
-            service.stop()
 
     def start_scaling(self, operator: Operator | None, recorder: Recorders) -> None:
         """Begin the load before the operator, as after a failover under load, and wait for scalers and policy."""
@@ -121,14 +102,9 @@ class Demo(Stage[Any]):
     def operator(self) -> Operator:
         return Operator(self.kube, self.info, self.supervisor, self.results.audit, [COPIES[POLICY]])
 
-    def start_service(self) -> None:
+    def create_workload(self) -> None:
         for copy in self._copies:
             self.cluster.create_workload(copy.settings)
-            self._services[copy.name].start()
-
-    def wait_for_service(self) -> None:
-        for service in self._services.values():
-            service.wait()
 
     def introduction(self) -> str:
         cold = ", ".join(
@@ -140,18 +116,21 @@ class Demo(Stage[Any]):
             f"a pod starts in: {cold}"
         )
 
-    def recorder(self) -> Recorders:
+    @contextmanager
+    def recorder(self) -> Iterator[Recorders]:
         audit = {POLICY: self.results.audit}
-        return Recorders(
-            (copy.name, Recorder(self.kube, copy.settings, copy.data, audit.get(copy.name))) for copy in self._copies
-        )
+        with ExitStack() as stack:
+            yield {
+                copy.name: stack.enter_context(Recorder(self.kube, copy.settings, copy.data, audit.get(copy.name)))
+                for copy in self._copies
+            }
 
-    def replicas_missing(self, recorder: Mapping[str, Recorder]) -> str:
+    def replicas_missing(self, recorder: Recorders) -> str:
         self._start_first_pods()
         for copy in self._copies:
             seen = recorder[copy.name]
             for pool in self._settings.pools:
-                counts = seen.replicas[pool.name]
+                counts = seen.counts.get(pool.name)
                 if counts is None or counts.ready < pool.min_replicas or seen.weights is None:
                     return seen.error or f"ready replicas of {copy.settings.namespace}/{pool.deployment}"
         return ""
@@ -169,17 +148,17 @@ class Demo(Stage[Any]):
     def scalers(self) -> list[Json]:
         return [*manifests.autoscalers(self._copy(HPA).settings), manifests.policy(self._copy(POLICY).settings)]
 
-    def scalers_missing(self, recorder: Mapping[str, Recorder]) -> str:
+    def scalers_missing(self, recorder: Recorders) -> str:
         """Return the metrics that the HorizontalPodAutoscalers wait for; empty = they work."""
         hpa = recorder[HPA]
         return hpa.error or autoscalers_lack(hpa, self._copy(HPA).settings)
 
-    def _policy_lacks(self, recorder: Mapping[str, Recorder]) -> str:
+    def _policy_lacks(self, recorder: Recorders) -> str:
         policy = recorder[POLICY]
         policy.read_audit()
         return policy.error or policy_lacks(policy)
 
-    def _begin_load(self, recorder: Mapping[str, Recorder]) -> None:
+    def _begin_load(self, recorder: Recorders) -> None:
         settings = self._settings
         if self._days:
             # The calendar that is learned has minutes, and the job's begin is not to be at the edge of one.
@@ -189,7 +168,7 @@ class Demo(Stage[Any]):
             f"load: {settings.pattern}, {settings.duration_seconds} s, seed {settings.seed}, the same for both copies"
         )
         for copy in self._copies:
-            self._running[copy.name] = copy.load.start(self.supervisor, self._services[copy.name].url)
+            self._running[copy.name] = copy.load.start(self.supervisor, self.services[copy.name].url)
         for copy in self._copies:
             begun = self._begun[copy.name] = copy.load.begun(self.supervisor)
             Run.of(copy.settings, self.info.server_version, begun).write(copy.data / "run.json")
@@ -209,13 +188,12 @@ class Demo(Stage[Any]):
             "its memory is restored from the policy's status, as after a failover"
         )
 
-    def drive(self, recorder: Mapping[str, Recorder]) -> None:
+    def drive(self, recorder: Recorders) -> None:
         """Show both copies until the loads end."""
-        running, begun = self._running, self._begun
+        begun, pages = self._begun, [self._page] if self._page else []
         lives = {copy.name: LiveLoad(Tail(copy.load.requests), self._settings.slo_ms) for copy in self._copies}
-        ends = [*running.values(), *([self._page] if self._page else [])]
         with self._screen.table():
-            while any(child.running for child in running.values()):
+            while not self.over(self._running, apart_from=pages):
                 recorder[POLICY].read_audit()
                 now = time.time()
                 self._screen.show(
@@ -225,12 +203,7 @@ class Demo(Stage[Any]):
                         for c in self._copies
                     ],
                 )
-                self.supervisor.check(apart_from=ends)
                 time.sleep(REFRESH_SECONDS)
-        for child in running.values():
-            if child.process.returncode:
-                raise child.failure("ended before the load was over")
-            self.supervisor.finish(child.name)
         self.say("the load is over: stopping the scalers, the services and the cluster")
 
     def _copy(self, name: str) -> Copy:

@@ -14,7 +14,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rlscaler_dev.demo.recorder import Condition, Recorder, Replicas
+from rlscaler_dev.demo.pods import Replicas
+from rlscaler_dev.demo.recorder import Condition, Recorder
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.settings import POOLS
 from rlscaler_dev.demo.tails import LiveLoad, LoadFigures
@@ -41,7 +42,7 @@ class Snapshot:
     late_percent: float
     """Late or failed requests since the load began, of all; NaN where there are none."""
     cost: float
-    replicas: Mapping[str, Replicas | None]
+    replicas: Mapping[str, Replicas]
     action: str
     conditions: Mapping[str, Condition]
     problem: str = ""
@@ -81,7 +82,7 @@ def snapshot(name: str, elapsed_seconds: float, rate: Float, live: LiveLoad, rec
         load=figures,
         late_percent=100 * live.missed / live.total if live.total else float("nan"),
         cost=recorder.cost(now),
-        replicas=recorder.replicas,
+        replicas=recorder.counts,
         action=action_words(action) if action else recorder.last_change,
         conditions=recorder.conditions,
         problem=recorder.error or "",

@@ -7,6 +7,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -14,20 +15,19 @@ from typing import Any, Generic, TypeVar
 import click
 
 from rlscaler_dev.cluster.kube import Json, has_condition, path_of
-from rlscaler_dev.cluster.watch import Watches
 from rlscaler_dev.demo.operator import Operator
-from rlscaler_dev.demo.processes import REFRESH_SECONDS, Interrupted, Supervisor, interruptible
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Interrupted, Supervisor, interruptible
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import Settings
-from rlscaler_dev.demo.testbed import Cluster, session
+from rlscaler_dev.demo.testbed import Cluster, Service, session
 
 LINE_SECONDS = 20.0
 """Time between two lines of progress."""
 READY_SECONDS = 180.0
 
 Say = Callable[[str], None]
-Recorder = TypeVar("Recorder", bound=Watches)
+Recorder = TypeVar("Recorder")
 
 
 class Stage(ABC, Generic[Recorder]):
@@ -39,6 +39,8 @@ class Stage(ABC, Generic[Recorder]):
     def __init__(self, cluster: Cluster, supervisor: Supervisor, results: ResultFolder, say: Say) -> None:
         self.cluster, self.info, self.kube = cluster, cluster.info, cluster.kube
         self.supervisor, self.results, self.say = supervisor, results, say
+        self.services: dict[str, Service] = {}
+        """Processes that answer for the pods, by name."""
 
     @classmethod
     def play(cls, settings: Settings, say: Say, *arguments: Any) -> ResultFolder:
@@ -73,6 +75,8 @@ class Stage(ABC, Generic[Recorder]):
             self.drive(recorder)
             if operator is not None:
                 operator.stop()
+        for service in self.services.values():
+            service.stop()
 
     def start_scaling(self, operator: Operator | None, recorder: Recorder) -> None:
         """Start the operator, and wait for the scalers."""
@@ -84,19 +88,27 @@ class Stage(ABC, Generic[Recorder]):
         """Return the operator where the contender needs one."""
         return None
 
-    @abstractmethod
     def start_service(self) -> None:
         """Create the workload and start the processes that answer for its pods."""
+        self.create_workload()
+        for service in self.services.values():
+            service.start()
+
+    @abstractmethod
+    def create_workload(self) -> None:
+        """Create the objects of the service."""
 
     def wait_for_service(self) -> None:
         """Wait until the service answers."""
+        for service in self.services.values():
+            service.wait()
 
     @abstractmethod
     def introduction(self) -> str:
         """Return one line about the contender and the service."""
 
     @abstractmethod
-    def recorder(self) -> Recorder:
+    def recorder(self) -> AbstractContextManager[Recorder]:
         """Return the recorder of replicas."""
 
     @abstractmethod
@@ -117,6 +129,19 @@ class Stage(ABC, Generic[Recorder]):
             if not has_condition(self.kube.get(path_of(scaler)), self.condition):
                 return f"{scaler['kind']} {scaler['metadata']['name']} to be {self.condition}"
         return ""
+
+    def over(self, running: dict[str, Child], apart_from: Sequence[Child] = ()) -> bool:
+        """Take the loads that have ended out of `running`, and return whether none is left.
+
+        Raises ChildError where one ended too early, or any other child of which `apart_from` is none.
+        """
+        for name, child in list(running.items()):
+            if not child.running:
+                if child.process.returncode:
+                    raise child.failure("ended before the load was over")
+                self.supervisor.finish(running.pop(name).name)
+        self.supervisor.check(apart_from=[*running.values(), *apart_from])
+        return not running
 
     def progress(self, begun: float) -> Iterator[tuple[float, bool]]:
         """Yield the seconds since `begun` (Unix) twice a second, and whether a line of progress is due."""

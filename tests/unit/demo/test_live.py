@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rlscaler_dev.demo.days import JOB_BEGIN, MINUTE_SECONDS, begin_after, make_days, memory
-from rlscaler_dev.demo.recorder import Meter, PoolBook, Replicas, route_weights
+from rlscaler_dev.demo.pods import PoolBook, Replicas
+from rlscaler_dev.demo.recorder import Meter, route_weights
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.tails import RECENT_SECONDS, LiveLoad, Tail, read_decision
 from rlscaler_dev.demo.words import action_words
@@ -19,7 +20,7 @@ from rlscaler_dev.demo.words import action_words
 def pod(uid: str, ready: bool = False, terminating: bool = False, phase: str = "Pending") -> dict[str, Any]:
     metadata: dict[str, Any] = {"uid": uid} | ({"deletionTimestamp": "now"} if terminating else {})
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    return {"metadata": metadata, "status": {"phase": phase, "conditions": conditions}}
+    return {"metadata": metadata, "spec": {}, "status": {"phase": phase, "conditions": conditions}}
 
 
 def test_pods_are_counted_from_creation_to_the_end_of_their_termination() -> None:
@@ -35,7 +36,7 @@ def test_pods_are_counted_from_creation_to_the_end_of_their_termination() -> Non
     ]
     for event, thing, expected in steps:
         book.pod(event, thing)
-        assert book.replicas == expected
+        assert Replicas.of(2, list(book.pods.values())) == expected
 
 
 def test_pods_are_billed_from_the_begin_of_the_load() -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from rich.console import Console
 
-from rlscaler_dev.demo.recorder import Condition, Replicas
+from rlscaler_dev.demo.pods import Replicas
+from rlscaler_dev.demo.recorder import Condition
 from rlscaler_dev.demo.screen import Screen, Snapshot
 from rlscaler_dev.demo.tails import LoadFigures
 
@@ -17,7 +18,9 @@ POLICY = Snapshot(
     load=LoadFigures(97.5, 1234.5, 3.21),
     late_percent=1.25,
     cost=0.1234,
-    replicas={"gpu": Replicas(3, 3, 1, 2), "cpu": None},
+    replicas={
+        "gpu": Replicas(3, 3, 1, 2),
+    },
     action="orders 2 GPU",
     conditions={
         "Ready": Condition("Ready", "True", "Ready", ""),

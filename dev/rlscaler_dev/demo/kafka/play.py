@@ -13,8 +13,9 @@ from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.kafka.plan import GROUP, LOW, PARTITIONS, PEAK, TOPIC, Contender, Play, Scaler, scaler
-from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, write_rebalances
+from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, recorder, write_rebalances
 from rlscaler_dev.demo.operator import RLSCALER, Operator, answers
+from rlscaler_dev.demo.pods import Replicas
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
 from rlscaler_dev.demo.stage import READY_SECONDS, Say, Stage
@@ -47,7 +48,7 @@ class _Stage(Stage[Recorder]):
             return None
         return Operator(self.kube, self.info, self.supervisor, self.results.audit, brokers=[self._broker])
 
-    def start_service(self) -> None:
+    def create_workload(self) -> None:
         """Create the topic and the Deployment, and start the process of the consumers, and KEDA where it scales."""
         make_topic(self._broker, TOPIC, PARTITIONS)
         self.kube.apply(manifests.namespace(NAMESPACE))
@@ -64,10 +65,10 @@ class _Stage(Stage[Recorder]):
         return f"{self._contender.title}: topic {TOPIC} of {PARTITIONS} partitions, {group}"
 
     def recorder(self) -> Recorder:
-        return Recorder(self.kube, self._this.pool.deployment, self.results.data)
+        return recorder(self.kube, self._this.pool, self.results.data)
 
     def replicas_missing(self, recorder: Recorder) -> str:
-        replicas = recorder.replicas
+        replicas = recorder.counts.get(self._this.pool.name)
         return "" if replicas and replicas.ready else "the first consumer"
 
     def scalers(self) -> list[Json]:
@@ -89,7 +90,11 @@ class _Stage(Stage[Recorder]):
                 break
             self.supervisor.check(apart_from=[child])
             if line_is_due:
-                self.say(progress(seconds, waiting.messages, waiting.lag_seconds(time.time()), recorder))
+                self.say(
+                    progress(
+                        seconds, waiting.messages, waiting.lag_seconds(time.time()), recorder.counts.get(this.pool.name)
+                    )
+                )
         if child.running or child.process.returncode:
             raise child.failure("did not write all of its messages")
         self.supervisor.finish(child.name)
@@ -137,8 +142,7 @@ def make_topic(broker: str, name: str, partitions: int) -> None:
             raise DemoError(f"the topic {name} was not made: {error}") from error
 
 
-def progress(seconds: float, messages: int, lag: float, recorder: Recorder) -> str:
+def progress(seconds: float, messages: int, lag: float, replicas: Replicas | None) -> str:
     """Return a line with the messages that wait, the oldest of them for `lag` seconds, and the consumers."""
-    replicas = recorder.replicas
     consumers = "" if replicas is None else f"{replicas.ready} of {replicas.spec} consumers are ready"
     return f"{seconds:5.0f} s: {messages:6,d} messages wait, the oldest for {lag:5.1f} s   {consumers}"

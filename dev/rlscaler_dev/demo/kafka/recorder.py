@@ -8,12 +8,11 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from rlscaler_dev.cluster.kube import Json, KubeClient
+from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS, Prometheus
-from rlscaler_dev.cluster.watch import Watches
-from rlscaler_dev.demo.recorder import PoolBook, Replicas
+from rlscaler_dev.demo.pods import PodRecorder, Replicas
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, CsvWriter
-from rlscaler_dev.demo.settings import NAMESPACE
+from rlscaler_dev.demo.settings import NAMESPACE, Pool
 from rlscaler_dev.demo.tails import Tail
 
 REBALANCE_COLUMNS = ("time", "rebalances")
@@ -29,41 +28,13 @@ Place = tuple[str, str]
 """Partition and offset of a message."""
 
 
-class Recorder(Watches):
-    """Follows the Deployment and its pods by watches. Use it as a context manager."""
+Recorder = PodRecorder[Replicas]
 
-    def __init__(self, kube: KubeClient, deployment: str, data: Path, namespace: str = NAMESPACE) -> None:
-        super().__init__(kube)
-        self._deployment_name = deployment
-        self._book = PoolBook()
-        self._file = CsvWriter(data / "replicas.csv", ("time", *REPLICA_COLUMNS))
-        self._written: Replicas | None = None
-        self._follow("apps/v1", "Deployment", self._deployment, namespace=namespace)
-        self._follow("v1", "Pod", self._pod, self._book.pods.clear, namespace)
 
-    def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self._file.close()
-
-    @property
-    def replicas(self) -> Replicas | None:
-        """None until the Deployment was seen."""
-        with self._lock:
-            return self._book.replicas
-
-    def _deployment(self, event: str, deployment: Json) -> None:
-        if deployment["metadata"]["name"] == self._deployment_name and event != "DELETED":
-            self._book.scale(deployment)
-
-    def _pod(self, event: str, pod: Json) -> None:
-        if pod["metadata"].get("labels", {}).get("app") == self._deployment_name:
-            self._book.pod(event, pod)
-
-    def _changed(self) -> None:
-        replicas = self._book.replicas
-        if replicas and replicas != self._written:
-            self._written = replicas
-            self._file.row(f"{time.time():.3f}", *replicas)
+def recorder(kube: KubeClient, pool: Pool, data: Path, namespace: str = NAMESPACE) -> Recorder:
+    """Return the recorder of the consumers."""
+    names = {(namespace, pool.deployment): pool.name}
+    return PodRecorder(kube, data / "replicas.csv", ("pool", *REPLICA_COLUMNS), Replicas.of, names, namespace)
 
 
 def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:

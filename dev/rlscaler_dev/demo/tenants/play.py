@@ -13,13 +13,12 @@ from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.demo import manifests as demo_manifests
 from rlscaler_dev.demo.load import Load, write_trace
 from rlscaler_dev.demo.operator import RLSCALER, Operator
-from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.stage import Say, Stage
 from rlscaler_dev.demo.tenants import manifests
 from rlscaler_dev.demo.tenants.manifests import Contender
 from rlscaler_dev.demo.tenants.plan import GPUS, NAMESPACES, TENANTS, Tenant
-from rlscaler_dev.demo.tenants.recorder import Recorder
+from rlscaler_dev.demo.tenants.recorder import Recorder, recorder
 from rlscaler_dev.demo.testbed import Service, fleet_options
 from rlscaler_dev.exceptions import DemoError
 
@@ -69,7 +68,7 @@ class _Stage(Stage[Recorder]):
         super().__init__(*common)
         if self._contender.autoscalers:
             self.condition = "ScalingActive"
-        self._services = {tenant.name: self._service(tenant) for tenant in TENANTS}
+        self.services = {tenant.name: self._service(tenant) for tenant in TENANTS}
         self._loads = {tenant.name: self._load(tenant) for tenant in TENANTS}
 
     def operator(self) -> Operator | None:
@@ -78,23 +77,17 @@ class _Stage(Stage[Recorder]):
         budgets = self._contender.arbiter is not None
         return Operator(self.kube, self.info, self.supervisor, self.results.audit, NAMESPACES, budgets=budgets)
 
-    def start_service(self) -> None:
+    def create_workload(self) -> None:
         for namespace in NAMESPACES:
             self.kube.apply(demo_manifests.namespace(namespace))
         for tenant in TENANTS:
             self.kube.apply(demo_manifests.deployment(tenant.pool, tenant.namespace))
-        for service in self._services.values():
-            service.start()
-
-    def wait_for_service(self) -> None:
-        for service in self._services.values():
-            service.wait()
 
     def introduction(self) -> str:
         return f"{self._contender.title}: {len(TENANTS)} services in {len(NAMESPACES)} namespaces, {GPUS} GPUs"
 
     def recorder(self) -> Recorder:
-        return Recorder(self.kube, self.results.data)
+        return recorder(self.kube, self.results.data)
 
     def replicas_missing(self, recorder: Recorder) -> str:
         counts = recorder.counts
@@ -111,19 +104,11 @@ class _Stage(Stage[Recorder]):
 
     def drive(self, recorder: Recorder) -> None:
         """Send all loads at once, and print now and then the GPUs of each tenant, until they are over."""
-        running: dict[str, Child] = {
-            name: load.start(self.supervisor, self._services[name].url) for name, load in self._loads.items()
-        }
+        running = {name: load.start(self.supervisor, self.services[name].url) for name, load in self._loads.items()}
         begun = {name: load.begun(self.supervisor) for name, load in self._loads.items()}
         self.write_run(self._contender, self._this, begun)
         for seconds, line_is_due in self.progress(time.time()):
-            for name in [name for name, child in running.items() if not child.running]:
-                child = running.pop(name)
-                if child.process.returncode:
-                    raise child.failure("ended before the load was over")
-                self.supervisor.finish(child.name)
-            self.supervisor.check(apart_from=list(running.values()))
-            if not running:
+            if self.over(running):
                 return
             if line_is_due:
                 self.say(_line(seconds, recorder))

@@ -12,10 +12,10 @@ import numpy as np
 from rlscaler_dev import markdown
 from rlscaler_dev.demo.records import Float, Requests, Steps, read_columns, read_requests
 from rlscaler_dev.demo.tenants.plan import GPUS, REQUESTS_PER_SECOND, TENANTS
-from rlscaler_dev.demo.tenants.recorder import COLUMNS
+from rlscaler_dev.demo.tenants.recorder import Counts
 from rlscaler_dev.exceptions import RecordError
 
-SPEC, HELD, READY, PENDING = (COLUMNS.index(name) for name in ("spec", "held", "ready", "pending"))
+SPEC, HELD, READY, PENDING = (Counts._fields.index(name) for name in ("spec", "held", "ready", "pending"))
 LATE_WEIGHT = 0.5
 """GPUs that one percent of late requests of a tenant counts for in J, as on the page of tenants."""
 
@@ -35,7 +35,7 @@ class Played:
     seconds: Float
     """(T,) the ends of the seconds in which all loads ran, in seconds since the first of them."""
     replicas: dict[str, Float]
-    """Tenant -> (T, columns COLUMNS) in force at these moments."""
+    """Tenant -> (T, columns of `Counts`) in force at these moments."""
     requests: dict[str, Requests]
     """Tenant -> the requests of these seconds."""
     replay: dict[str, Any] | None
@@ -83,9 +83,9 @@ def read(folder: Path) -> Played:
         replay = json.loads(replayed.read_text()) if replayed.exists() else None
         begin, first = max(run["begun"].values()), min(run["begun"].values())
         moments = np.arange(begin + 1, first + run["duration_seconds"])
-        rows = read_columns(data / "replicas.csv", ("time", "tenant", *COLUMNS))
+        rows = read_columns(data / "replicas.csv", ("time", "tenant", *Counts._fields))
         time = np.array(rows["time"], np.float64)
-        values = np.array([rows[name] for name in COLUMNS], np.float64).T
+        values = np.array([rows[name] for name in Counts._fields], np.float64).T
         mine = {tenant.name: np.array(rows["tenant"]) == tenant.name for tenant in TENANTS}
         return Played(
             name=run["contender"],
