@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from rlscaler_dev.cluster import builder, paths, release, stamps, toolchain
@@ -34,12 +35,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Choice:
-    """The source of one binary, and why."""
+    """The source of one binary; path and version where it is there already."""
 
-    tool: str
     source: str
-    path: str | None
-    reason: str
+    path: str = ""
+    version: Version | None = None
 
 
 def choose(
@@ -54,20 +54,14 @@ def choose(
     `cached` is the path of a current binary in our cache, from an earlier release or build. The network is used only
     when neither PATH nor the cache has a binary. `source` 'release' or 'build' passes over binaries on PATH.
     """
-    wanted = text(pinned(tool))
-    refused: list[str] = []
-    if source == AUTO:
-        for candidate in candidates:
-            if candidate.version is not None and accepts(tool, candidate.version):
-                return Choice(tool.name, PATH, candidate.path, f"{text(candidate.version)} found at {candidate.path}")
-            seen = text(candidate.version) if candidate.version else "of unknown version"
-            refused.append(f"{candidate.path} is {seen}, not compatible with {wanted}")
-    note = f" ({'; '.join(refused)})" if refused else ""
+    for candidate in candidates if source == AUTO else ():
+        if candidate.version is not None and accepts(tool, candidate.version):
+            return Choice(PATH, candidate.path, candidate.version)
     if cached is not None:
-        return Choice(tool.name, CACHE, cached, f"{wanted} in our cache{note}")
+        return Choice(CACHE, cached, pinned(tool))
     if source == RELEASE or (source == AUTO and release_reachable()):
-        return Choice(tool.name, RELEASE, None, f"{wanted} from upstream's release{note}")
-    return Choice(tool.name, BUILD, None, f"{wanted} built from the Go module proxy{note}")
+        return Choice(RELEASE)
+    return Choice(BUILD)
 
 
 def installed_version(tool: Tool, path: Path) -> Version | None:
@@ -95,18 +89,18 @@ def search(tool: Tool) -> list[Found]:
     return [Found(path, installed_version(tool, Path(path))) for path in distinct]
 
 
-def plan(names: Sequence[str], source: str | None = None) -> list[Choice]:
-    """The source of each binary; asks the network only for those that are nowhere yet."""
+def plan(names: Sequence[str], source: str | None = None) -> dict[str, Choice]:
+    """Return the source of each binary; asks the network only for those that are nowhere yet."""
     wanted = source or os.environ.get(SOURCE_VARIABLE, AUTO)
     if wanted not in (AUTO, RELEASE, BUILD):
         raise BuildError(f"{SOURCE_VARIABLE}={wanted!r} is not one of auto, release, build")
-    return [_choose(TOOLS[name], wanted) for name in names]
-
-
-def _choose(tool: Tool, source: str) -> Choice:
-    cached = str(stamps.binary(tool)) if stamps.valid(tool) else None
-    candidates = search(tool) if source == AUTO else []
-    return choose(tool, candidates, cached, lambda: release.reachable(tool), source)
+    choices = {}
+    for name in names:
+        tool = TOOLS[name]
+        cached = str(stamps.binary(tool)) if stamps.valid(tool) else None
+        candidates = search(tool) if wanted == AUTO else []
+        choices[name] = choose(tool, candidates, cached, partial(release.reachable, tool), wanted)
+    return choices
 
 
 def provide(names: Sequence[str], reporter: Reporter, source: str | None = None) -> Provided:
@@ -115,15 +109,14 @@ def provide(names: Sequence[str], reporter: Reporter, source: str | None = None)
     Raises BuildError or ToolchainError, both with a remedy.
     """
     paths.bin_dir().mkdir(parents=True, exist_ok=True)
-    choices = plan(names, source)
     provided: Provided = {}
     to_build = []
-    for chosen in choices:
-        tool = TOOLS[chosen.tool]
-        if chosen.path is not None:
-            provided[tool.name] = {"path": chosen.path, "version": _version(tool, chosen), "source": chosen.source}
+    for name, chosen in plan(names, source).items():
+        tool = TOOLS[name]
+        if chosen.version is not None:
+            provided[name] = {"path": chosen.path, "version": text(chosen.version), "source": chosen.source}
         elif chosen.source == RELEASE and _downloaded(tool, reporter, strict=source == RELEASE):
-            provided[tool.name] = _cached(tool, RELEASE)
+            provided[name] = _cached(tool, RELEASE)
         else:
             to_build.append(tool)
     if to_build:
@@ -159,10 +152,3 @@ def _downloaded(tool: Tool, reporter: Reporter, strict: bool) -> bool:
 
 def _cached(tool: Tool, source: str) -> dict[str, str]:
     return {"path": str(stamps.binary(tool)), "version": text(pinned(tool)), "source": source}
-
-
-def _version(tool: Tool, chosen: Choice) -> str:
-    if chosen.source == CACHE:
-        return text(pinned(tool))
-    version = installed_version(tool, Path(chosen.path or ""))
-    return text(version) if version else ""

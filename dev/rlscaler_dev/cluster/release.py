@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 import tarfile
 from dataclasses import dataclass
 from functools import cache
@@ -140,7 +141,6 @@ def _extract(archive: Path, member: str) -> Path:
         if source is None:
             raise KeyError(f"{member} is not a file in the archive")
         with source, target.open("wb") as file:
-            while chunk := source.read(_CHUNK_BYTES):
-                file.write(chunk)
+            shutil.copyfileobj(source, file)
     archive.unlink()
     return target

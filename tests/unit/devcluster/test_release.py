@@ -63,6 +63,6 @@ def test_a_download_that_was_altered_is_refused(upstream: Path) -> None:
 def test_a_release_that_is_not_there_is_not_chosen(upstream: Path) -> None:
     (upstream / "etcd.tar.gz").unlink()
     assert not release.reachable(ETCD)
-    assert binaries.plan(["etcd"])[0].source == "build"
+    assert binaries.plan(["etcd"])["etcd"].source == "build"
     with pytest.raises(BuildError, match="404"):
         binaries.provide(["etcd"], Reporter(), source="release")
