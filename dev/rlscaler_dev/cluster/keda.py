@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import base64
-import datetime
-import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import requests
-import yaml
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
-from rlscaler_dev.cluster import binaries, processes, state, toolchain
-from rlscaler_dev.cluster.builder import module_source
+from rlscaler_dev.cluster import binaries, pki, processes, state
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.launcher import connect, layout_of
+from rlscaler_dev.cluster.manifests import Definitions
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.readiness import api_available, wait_until
@@ -29,6 +22,7 @@ from rlscaler_dev.cluster.versions import KEDA
 
 EXTERNAL_METRICS = "v1beta1.external.metrics.k8s.io"
 PORTS = ("operator-metrics", "operator-health", "operator-grpc", "adapter", "adapter-metrics")
+DEFINITIONS = Definitions("keda", KEDA, "config/crd/bases", modules="keda")
 PARTS = ("keda-operator", "keda-adapter")
 """KEDA's processes, and the binaries that they are of."""
 
@@ -66,7 +60,7 @@ class Running:
 def start(ground: Ground, tuned: bool) -> None:
     """Start operator and adapter, ready to take ScaledObjects. `tuned` lifts the limits that are KEDA's by default."""
     folder = ground.cluster.directory / "keda"
-    certificates(folder)
+    _certificates(folder)
     ports = dict(zip(PORTS, free_ports(len(PORTS), state.ports_taken()), strict=True))
     _define(ground)
     environment = {
@@ -111,9 +105,7 @@ def start(ground: Ground, tuned: bool) -> None:
 
 
 def _define(ground: Ground) -> None:
-    bases = module_source(KEDA, "keda", toolchain.find(ConsoleReporter(), "keda")) / "config" / "crd" / "bases"
-    for file in sorted(bases.glob("*.yaml")):
-        ground.kube.apply(yaml.safe_load(file.read_text()))
+    ground.kube.apply_all(DEFINITIONS.manifests(ConsoleReporter()))
     ground.kube.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "keda"}})
     collection = "/apis/keda.sh/v1alpha1/scaledobjects"
     wait_until(lambda: ground.kube.get(collection) is not None, "KEDA's definitions", 60)
@@ -137,31 +129,8 @@ def _register(ground: Ground, port: int, authority: bytes) -> None:
     ground.kube.apply(kind | {"metadata": {"name": EXTERNAL_METRICS}, "spec": spec})
 
 
-def certificates(folder: Path) -> None:
-    """`ca.crt`, `tls.crt` and `tls.key`: operator and adapter trust each other by one authority."""
-    folder.mkdir(parents=True, exist_ok=True)
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "bench-ca")])
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keda")])
-    now = datetime.datetime.now(datetime.UTC)
-
-    def builder(subject: x509.Name, public: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-        builder = x509.CertificateBuilder().subject_name(subject).issuer_name(authority_name).public_key(public)
-        builder = builder.serial_number(x509.random_serial_number())
-        return builder.not_valid_before(now - datetime.timedelta(hours=1)).not_valid_after(
-            now + datetime.timedelta(days=7)
-        )
-
-    authority = builder(authority_name, authority_key.public_key()).add_extension(
-        x509.BasicConstraints(ca=True, path_length=None), critical=True
-    )
-    names: list[x509.GeneralName] = [x509.IPAddress(ipaddress.ip_address(HOST))]
-    hosts = ("localhost", "keda-metrics-apiserver.keda.svc", "keda-operator.keda.svc")
-    names += [x509.DNSName(host) for host in hosts]
-    own = builder(name, key.public_key()).add_extension(x509.SubjectAlternativeName(names), critical=False)
-    pem = serialization.Encoding.PEM
-    (folder / "ca.crt").write_bytes(authority.sign(authority_key, hashes.SHA256()).public_bytes(pem))
-    (folder / "tls.crt").write_bytes(own.sign(authority_key, hashes.SHA256()).public_bytes(pem))
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (folder / "tls.key").touch(mode=0o600)
-    (folder / "tls.key").write_bytes(private)
+def _certificates(folder: Path) -> None:
+    """Write `ca.crt`, `tls.crt` and `tls.key`: operator and adapter trust each other by one authority."""
+    own = pki.create(folder)
+    own.admin_cert.replace(folder / "tls.crt")
+    own.admin_key.replace(folder / "tls.key")

@@ -26,6 +26,8 @@ SERVICE_NAMES = (
     "kubernetes.default.svc.cluster.local",
     "metrics-server.kube-system.svc",
     "external-metrics.kube-system.svc",
+    "keda-metrics-apiserver.keda.svc",
+    "keda-operator.keda.svc",
 )
 
 
