@@ -88,15 +88,13 @@ class Testbed:
         self.started.remove(name)
 
     def contender_processes(self) -> dict[str, psutil.Process]:
-        """Return the running processes. Raises RuntimeError with the end of its log where one has ended."""
+        """Return the running processes. Raises StartError with the end of its log where one has ended."""
         children = {}
         for name in self.started:
             record = self.cluster.process(name)
             assert record is not None
-            process = record.process()
-            if process is None:
-                raise RuntimeError(f"{name} ended: {record.log_tail()}")
-            children[name] = process
+            record.check()
+            children[name] = psutil.Process(record.pid)
         return children
 
     def run_hpa_controller(self, *options: str) -> None:

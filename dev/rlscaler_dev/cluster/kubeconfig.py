@@ -28,20 +28,12 @@ def admin(cluster: str, server: str, pki: Pki) -> dict[str, Any]:
 
 def client(cluster: str, server: str, authority: Path, certificate: Path, key: Path) -> dict[str, Any]:
     """A self-contained kubeconfig of the user that a certificate names."""
-    name = context_name(cluster)
 
     def embedded(path: Path) -> str:
         return base64.b64encode(path.read_bytes()).decode()
 
     user = {"client-certificate-data": embedded(certificate), "client-key-data": embedded(key)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": embedded(authority)}}],
-        "users": [{"name": name, "user": user}],
-        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
-        "current-context": name,
-    }
+    return _config({"server": server, "certificate-authority-data": embedded(authority)}, user, context_name(cluster))
 
 
 def bearer(server: str, authority: str | bool, token: str) -> dict[str, Any]:
@@ -54,13 +46,18 @@ def bearer(server: str, authority: str | bool, token: str) -> dict[str, Any]:
         cluster["certificate-authority"] = authority
     elif not authority:
         cluster["insecure-skip-tls-verify"] = True
+    return _config(cluster, {"token": token}, "account")
+
+
+def _config(cluster: dict[str, Any], user: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a kubeconfig of one cluster, user and context of this name."""
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": "cluster", "cluster": cluster}],
-        "users": [{"name": "account", "user": {"token": token}}],
-        "contexts": [{"name": "account", "context": {"cluster": "cluster", "user": "account"}}],
-        "current-context": "account",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": user}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "current-context": name,
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,19 +68,6 @@ class Options:
     def pools(self) -> list[dict[str, Any]]:
         """The nodes that kwok plays."""
         return kwok.nodes(self.gpu_nodes, self.gpus_per_node, self.cpu_nodes, self.node == real_node.REAL)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the state file."""
-        return {
-            "gpu_nodes": self.gpu_nodes,
-            "gpus_per_node": self.gpus_per_node,
-            "cpu_nodes": self.cpu_nodes,
-            "cold_start_seconds": {flavour: list(span) for flavour, span in self.cold_start_seconds.items()},
-            "metrics_server": self.metrics_server,
-            "gateway_api": self.gateway_api,
-            "node": self.node,
-            "real_gpus": self.real_gpus,
-        }
 
 
 def layout_of(cluster: ClusterState) -> Layout:
@@ -161,7 +148,7 @@ def _start_once(
     say: Say,
 ) -> ClusterState:
     began = time.monotonic()
-    cluster = ClusterState(name, options=options.to_json(), started_at=time.time())
+    cluster = ClusterState(name, options=asdict(options), started_at=time.time())
     cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
     with paths.hold("ports"):
         chosen = network.free_ports(len(components.PORTS), state.ports_taken())
@@ -227,8 +214,8 @@ def _finish_real(cluster: ClusterState, layout: Layout, options: Options, client
 
 def alive(cluster: ClusterState) -> bool:
     """True; raises StartError with the end of its log when a component has ended."""
-    for record in cluster.dead():
-        raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
+    for record in cluster.processes:
+        record.check()
     return True
 
 

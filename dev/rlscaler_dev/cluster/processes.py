@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import psutil
+
+from rlscaler_dev.exceptions import StartError
 
 MARKER = "CLUSTER_OF_RLSCALER"
 """Not RLSCALER_…: those are settings, which children may drop."""
@@ -42,10 +43,6 @@ class ProcessRecord:
     boot_id: str
     log: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the state file."""
-        return asdict(self)
-
     def process(self) -> psutil.Process | None:
         """The living process, or None when it has ended or the pid now belongs to another."""
         if self.boot_id != boot_id():
@@ -57,8 +54,12 @@ class ProcessRecord:
         except psutil.Error:
             return None
 
-    def log_tail(self, lines: int = 8) -> str:
-        """The end of its log, for an error message."""
+    def check(self, remedy: str = "") -> None:
+        """Raise StartError with the end of its log, and a remedy, when it has ended."""
+        if self.process() is None:
+            raise StartError(f"{self.name} ended; the last lines of {self.log}:\n{self._log_tail()}{remedy}")
+
+    def _log_tail(self, lines: int = 8) -> str:
         try:
             return "\n".join(Path(self.log).read_text(errors="replace").splitlines()[-lines:])
         except OSError:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from rlscaler_dev.cluster import network, paths, processes, state
+from rlscaler_dev.cluster import network, paths, state
 from rlscaler_dev.cluster.components import KAFKA_PORTS, Layout
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java
@@ -62,8 +62,13 @@ def _run(cluster: ClusterState, broker: Broker, command: str, jars: Jars) -> Non
     if broker.layout.real and cluster.process(FORWARDER) is None:
         ports = [broker.layout.ports[name] for name in ("kafka", "kafka-sasl")]
         namespace.forward(cluster, FORWARDER, {port: port for port in ports})
+
+    def ready() -> bool:
+        record.check()
+        return answers(broker.bootstrap_servers)
+
     try:
-        wait_until(lambda: _alive(record) and answers(broker.bootstrap_servers), "Kafka's readiness", START_SECONDS)
+        wait_until(ready, "Kafka's readiness", START_SECONDS)
     except BaseException:
         cluster.forget(KAFKA)
         raise
@@ -78,13 +83,6 @@ def _draw_ports(cluster: ClusterState) -> None:
         chosen = network.free_ports(len(missing), state.ports_taken())
         cluster.ports |= dict(zip(missing, chosen, strict=True))
         cluster.save()
-
-
-def _alive(record: processes.ProcessRecord) -> bool:
-    """True; raises StartError with the end of its log when the broker has ended."""
-    if record.process() is None:
-        raise StartError(f"Kafka ended; the last lines of {record.log}:\n{record.log_tail()}")
-    return True
 
 
 def answers(bootstrap_servers: str) -> bool:

@@ -51,11 +51,7 @@ def forward(cluster: ClusterState, name: str, forwards: Mapping[int, int]) -> No
 
 
 def _opened(record: ProcessRecord, files: NodeFiles) -> bool:
-    if record.process() is None:
-        raise StartError(
-            "the real node's namespace could not be set up; the last lines of "
-            f"{record.log}:\n{record.log_tail()}\nIn a container this needs --privileged"
-        )
+    record.check("\nA real node in a container needs --privileged")
     return files.ready.exists()
 
 

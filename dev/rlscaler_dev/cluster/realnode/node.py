@@ -18,7 +18,6 @@ from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import daemons, images, namespace, packages
 from rlscaler_dev.cluster.realnode.files import NodeFiles
 from rlscaler_dev.cluster.state import ClusterState
-from rlscaler_dev.exceptions import StartError
 
 KWOK, REAL = "kwok", "real"
 CONTAINERD_TIMEOUT_SECONDS = 60.0
@@ -53,8 +52,8 @@ def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: 
     probe = [*prefix, packages.needed("ctr"), "version"]
 
     def answers() -> bool:
-        for record in cluster.dead():
-            raise StartError(f"{record.name} ended; the last lines of {record.log}:\n{record.log_tail()}")
+        for record in cluster.processes:
+            record.check()
         return subprocess.run(probe, capture_output=True, check=False).returncode == 0
 
     wait_until(answers, "containerd's readiness", CONTAINERD_TIMEOUT_SECONDS)
