@@ -1,4 +1,4 @@
-"""Metrics that a test or a benchmark makes up, served for Prometheus to scrape."""
+"""Text that is made up at each request, served on loopback: metrics for Prometheus to scrape, and live graphs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ HOST = "127.0.0.1"
 
 
 class ExpositionServer:
-    """Answers every GET with the text that it asks for at that moment, on a free port of the loopback, until closed."""
+    """Answers every GET with the text of that moment until closed; of port 0 a free one is taken."""
 
-    def __init__(self, text: Callable[[], str]) -> None:
-        """`text` is called from other threads, and returns one scrape in Prometheus's text format."""
+    def __init__(self, text: Callable[[], str], port: int = 0, kind: str = "text/plain; version=0.0.4") -> None:
+        """`text` is called from other threads; its `kind` is Prometheus's text format. Raises OSError."""
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = text().encode()
                 self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -27,7 +27,7 @@ class ExpositionServer:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((HOST, 0), Handler)
+        self._server = ThreadingHTTPServer((HOST, port), Handler)
         self.address = f"{HOST}:{self._server.server_port}"
         """Host and port, as a scrape configuration takes them."""
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)

@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from rlscaler_dev.placement.testbed import Process
 
-class Operator:
+
+class Operator(Process):
     """One `rlscaler operator run` process; `program` is what Python runs as `rlscaler`."""
 
     def __init__(
@@ -21,19 +23,18 @@ class Operator:
         *options: str,
         program: tuple[str, ...] = ("-m", "rlscaler_live.cli"),
     ) -> None:
-        self.kubeconfig, self.log, self.audit = kubeconfig, folder / "operator.log", folder / "audit.jsonl"
+        self.kubeconfig, self.audit = kubeconfig, folder / "audit.jsonl"
         command = [sys.executable, *program, "operator", "run", "--kubeconfig", str(kubeconfig)]
         command += ["--prometheus-url", prometheus_url, "--scrape-interval", "2", "--lease-seconds", "5"]
         command += ["--audit-log", str(self.audit), *options]
-        with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        super().__init__(command, folder / "operator.log")
 
     def kill(self) -> None:
         """kill -9."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait(10)
+        self.send(signal.SIGKILL)
 
     def stop(self) -> int:
+        """SIGTERM; raises TimeoutExpired where that does not end it."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.process.wait(15)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -194,15 +194,15 @@ def images(output: str) -> None:
 @cluster.command()
 @click.option("--go", is_flag=True, help="Go's caches and toolchain: most of the space; building again takes minutes.")
 @click.option("--binaries", is_flag=True, help="The binaries.")
-@click.option("--images", "archives", is_flag=True, help="The container images and what they are built in.")
+@click.option("--images", is_flag=True, help="The container images and what they are built in.")
 @click.option("--kafka", is_flag=True, help="Kafka's jars.")
 @click.option("--everything", is_flag=True, help="All of it, after stopping all clusters.")
-def clean(go: bool, binaries: bool, archives: bool, kafka: bool, everything: bool) -> None:
+def clean(everything: bool, **parts: bool) -> None:
     """Remove the binaries, images and manifests of this cache. Nothing outside our own cache directory is touched."""
-    if not (go or binaries or archives or kafka or everything):
+    chosen = [part for part, wanted in parts.items() if wanted or everything]
+    if not chosen:
         raise click.UsageError("name the parts to remove: --go, --binaries, --images, --kafka or --everything")
-    parts = {"go": go, "binaries": binaries, "images": archives, "kafka": kafka}
-    for line in remove_built(**{part: chosen or everything for part, chosen in parts.items()}, clusters=everything):
+    for line in remove_built(chosen, clusters=everything):
         click.echo(line)
 
 
@@ -224,8 +224,12 @@ def _show(info: Any, output: str) -> None:
     click.echo(f"export KUBECONFIG={info.kubeconfig}")
 
 
-def remove_built(go: bool, binaries: bool, images: bool, kafka: bool, clusters: bool) -> Iterator[str]:
-    """Remove the chosen parts of our cache; yields a line for each.
+FOLDERS = {"go": ("go",), "binaries": ("bin", "manifests"), "images": ("images",), "kafka": ("kafka",)}
+"""Folders of our cache by the option of `clean` that removes them."""
+
+
+def remove_built(parts: Sequence[str], clusters: bool = False) -> Iterator[str]:
+    """Remove parts of our cache, after the clusters where they go too; yields a line for each.
 
     Raises DevClusterError when the binaries of a running cluster would go.
     """
@@ -235,22 +239,15 @@ def remove_built(go: bool, binaries: bool, images: bool, kafka: bool, clusters: 
         for name in api.names():
             api.down(name)
             yield f"stopped {name}"
-    if (binaries or kafka) and (running := api.names()):
+    if {"binaries", "kafka"} & set(parts) and (running := api.names()):
         raise DevClusterError(
             f"clusters {', '.join(running)} use files that would be removed: `rlscaler cluster down --all` first"
         )
-    parts = [paths.go_dir()] if go else []
-    if binaries:
-        parts += [paths.bin_dir(), paths.manifests_dir()]
-    if images:
-        parts.append(paths.images_dir())
-    if kafka:
-        parts.append(paths.kafka_dir())
-    for part in parts:
-        if part.is_dir():
-            freed = builder.size_mb(part)
-            remove_tree(part)
-            yield f"removed {part} ({freed} MB)"
+    for folder in (paths.cache_root() / name for part in parts for name in FOLDERS[part]):
+        if folder.is_dir():
+            freed = builder.size_mb(folder)
+            remove_tree(folder)
+            yield f"removed {folder} ({freed} MB)"
 
 
 def remove_tree(directory: Path) -> None:

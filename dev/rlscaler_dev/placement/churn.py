@@ -15,7 +15,7 @@ from rlscaler_core.placement.policies import Policy
 from rlscaler_dev import markdown
 from rlscaler_dev.cluster import objects
 from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.exceptions import DevClusterError
+from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.placement import testbed
 from rlscaler_dev.placement.contenders import Contender
 from rlscaler_dev.placement.users import Users
@@ -24,6 +24,7 @@ from rlscaler_scheduler.configuration import PROFILE
 from rlscaler_scheduler.objects import LATENCY
 
 NAMESPACE = "placement"
+READY_SECONDS = 120.0
 PARALLEL = 8
 """Requests at a time."""
 
@@ -169,7 +170,7 @@ def play(
         if contender.policy is not None:
             server = testbed.Suggestions(kubeconfig, folder, *contender.options(), "--scheduler-name", PROFILE)
             stack.callback(server.stop)
-            _wait(server.ready, "the suggestion server")
+            wait_until(server.ready, "the readiness of the suggestion server", READY_SECONDS)
             stack.enter_context(testbed.second_scheduler(kubeconfig, server.url, folder))
         stack.callback(_clear, bed.kube)
         bed.begin()
@@ -221,15 +222,8 @@ def _delete(kube: KubeClient, name: str) -> None:
 def _clear(kube: KubeClient) -> None:
     for item in kube.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]:
         _delete(kube, item["metadata"]["name"])
-    _wait(lambda: not kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"], "the end of the pods")
-
-
-def _wait(look: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while not look():
-        if time.monotonic() > end:
-            raise DevClusterError(f"{what} took more than {seconds:g} s; the logs are in the output folder")
-        time.sleep(0.25)
+    gone = f"/api/v1/namespaces/{NAMESPACE}/pods"
+    wait_until(lambda: not kube.get(gone)["items"], "the end of the pods", READY_SECONDS)
 
 
 def table(courses: Sequence[Course]) -> str:

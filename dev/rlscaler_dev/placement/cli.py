@@ -78,34 +78,30 @@ def _run(
     from rlscaler_dev.cluster import api
     from rlscaler_dev.cluster.kube import KubeClient
     from rlscaler_dev.cluster.progress import ConsoleReporter
-    from rlscaler_dev.exceptions import DevClusterError
     from rlscaler_dev.placement import churn
     from rlscaler_dev.placement.contenders import contenders
     from rlscaler_dev.placement.draw import draw, draw_nodes
     from rlscaler_dev.placement.live import Live, served
 
     plan, live = Plan(test, seed=seed, **settings), Live(f"{test} on {count} nodes")
-    try:
-        chosen = contenders(names, folders)
+    chosen = contenders(names, folders)
+    for contender in chosen:
+        contender.check()
+    courses: list[Course] = []
+    with (
+        served(live, port) if port is not None else nullcontext("") as address,
+        api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
+        KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+    ):
+        if address:
+            click.echo(f"live graphs: {address}", err=True)
+        bed = churn.Testbed(kube, count, seed)
         for contender in chosen:
-            contender.check()
-        courses: list[Course] = []
-        with (
-            served(live, port) if port is not None else nullcontext("") as address,
-            api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
-            KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
-        ):
-            if address:
-                click.echo(f"live graphs: {address}", err=True)
-            bed = churn.Testbed(kube, count, seed)
-            for contender in chosen:
-                folder = out / contender.name.replace("/", "-").replace(" ", "-")
-                say = _shown(live, contender.name, count)
-                courses.append(churn.play(bed, cluster.kubeconfig, contender, plan, folder, say))
-                draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{test}, {contender.name}")
-                click.echo("", err=True)
-    except DevClusterError as error:
-        raise click.ClickException(str(error)) from error
+            folder = out / contender.name.replace("/", "-").replace(" ", "-")
+            say = _shown(live, contender.name, count)
+            courses.append(churn.play(bed, cluster.kubeconfig, contender, plan, folder, say))
+            draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{test}, {contender.name}")
+            click.echo("", err=True)
     (out / f"{test}.json").write_text(json.dumps(churn.plain(plan, courses), indent=1), encoding="utf-8")
     draw(courses, out / f"{test}.png", f"{test} on {count} nodes")
     click.echo(churn.table(courses))

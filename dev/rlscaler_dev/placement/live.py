@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import closing, contextmanager
 from itertools import cycle
-from threading import Thread
 
 from rlscaler_dev.exceptions import DevClusterError
+from rlscaler_dev.exposition import ExpositionServer
 from rlscaler_dev.placement.churn import Course
 from rlscaler_dev.plot import BLUE, GREEN, MUTED, ORANGE, PURPLE, RED, SKY
 
-HOST = "127.0.0.1"
 RELOAD_SECONDS = 2
 WIDTH, HEIGHT = 520, 180
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, MUTED)
@@ -74,27 +72,9 @@ def _graph(label: str, lines: Sequence[Sequence[float]]) -> str:
 def served(live: Live, port: int) -> Iterator[str]:
     """Serve the page on loopback while the context lasts; yields its address. Raises DevClusterError."""
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            content = live.page().encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html; charset=utf-8")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            """Write nothing: the terminal shows the test."""
-
     try:
-        server = ThreadingHTTPServer((HOST, port), Handler)
+        server = ExpositionServer(live.page, port, "text/html; charset=utf-8")
     except OSError as error:
         raise DevClusterError(f"--port {port}: {error.strerror}; choose another") from error
-    thread = Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://{HOST}:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with closing(server):
+        yield f"http://{server.address}"

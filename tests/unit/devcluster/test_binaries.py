@@ -84,5 +84,5 @@ def test_cleaning_copes_with_gos_read_only_folders() -> None:
     module.mkdir(parents=True)
     (module / "go.mod").write_text("module example.com\n")
     module.chmod(0o555)
-    assert list(remove_built(go=True, binaries=False, images=False, kafka=False, clusters=False)) != []
+    assert list(remove_built(["go"])) != []
     assert not paths.go_dir().exists()
