@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -19,6 +19,7 @@ PART_OF = {"app.kubernetes.io/part-of": "rlscaler-demo"}
 IMAGE = "registry.k8s.io/pause:3.10"
 """Stands in for a model server: the emulated service answers for every ready pod."""
 
+GATEWAY_API = "gateway.networking.k8s.io/v1"
 CONTROLLER_NAME = "rlscaler.io/emulated-service"
 HTTP_PORT = 8000
 UTILIZATION_PERCENT = 80
@@ -31,8 +32,17 @@ GPU_METRIC = "DCGM_FI_DEV_GPU_UTIL"
 REQUESTS = {"gpu": {"cpu": "4", "memory": "16Gi"}, "cpu": {"cpu": "4", "memory": "4Gi"}}
 
 
+def thing(
+    api_version: str, kind: str, name: str, namespace: str = "", labels: Mapping[str, str] = {}, **content: Any
+) -> Manifest:
+    """Return an object of a demo, in a namespace where one is named, with `content` beside its metadata."""
+    where = {"namespace": namespace} if namespace else {}
+    metadata = {"name": name, **where, "labels": {**PART_OF, **labels}}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
+
+
 def namespace(name: str) -> Manifest:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": PART_OF}}
+    return thing("v1", "Namespace", name)
 
 
 def workload(settings: Settings) -> list[Manifest]:
@@ -47,7 +57,7 @@ def deployment(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
     """A pool with its fewest replicas; the annotations tell a simulated node how long a pod takes to be ready."""
     low, high = (f"{round(seconds * 1000)}ms" for seconds in pool.cold_start_seconds)
     resources: dict[str, Any] = {"requests": REQUESTS[pool.name]}
-    spec: dict[str, Any] = {
+    pod: dict[str, Any] = {
         "nodeSelector": {"pool": pool.name},
         "terminationGracePeriodSeconds": 1,
         "automountServiceAccountToken": False,
@@ -57,67 +67,41 @@ def deployment(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
     }
     if pool.name == "gpu":
         resources["limits"] = {"nvidia.com/gpu": "1"}
-        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+        pod["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
     labels = {"app": pool.deployment, "rlscaler.io/flavour": pool.name}
     annotations = {"rlscaler.io/cold-start-min": low, "rlscaler.io/cold-start-max": high}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": {**PART_OF, **labels}},
-        "spec": {
-            "replicas": pool.min_replicas,
-            "selector": {"matchLabels": {"app": pool.deployment}},
-            "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec},
-        },
+    spec = {
+        "replicas": pool.min_replicas,
+        "selector": {"matchLabels": {"app": pool.deployment}},
+        "template": {"metadata": {"labels": labels, "annotations": annotations}, "spec": pod},
     }
+    return thing("apps/v1", "Deployment", pool.deployment, namespace, labels, spec=spec)
 
 
 def service(pool: Pool, namespace: str) -> Manifest:
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": PART_OF},
-        "spec": {
-            "selector": {"app": pool.deployment},
-            "ports": [{"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT}],
-        },
-    }
+    ports = [{"name": "http", "port": HTTP_PORT, "targetPort": HTTP_PORT}]
+    spec = {"selector": {"app": pool.deployment}, "ports": ports}
+    return thing("v1", "Service", pool.deployment, namespace, spec=spec)
 
 
 def gateway_class() -> Manifest:
-    return {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "GatewayClass",
-        "metadata": {"name": "rlscaler-demo", "labels": PART_OF},
-        "spec": {"controllerName": CONTROLLER_NAME},
-    }
+    return thing(GATEWAY_API, "GatewayClass", "rlscaler-demo", spec={"controllerName": CONTROLLER_NAME})
 
 
 def gateway(namespace: str) -> Manifest:
-    return {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"name": SERVICE, "namespace": namespace, "labels": PART_OF},
-        "spec": {
-            "gatewayClassName": "rlscaler-demo",
-            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
-        },
-    }
+    listeners = [{"name": "http", "port": 80, "protocol": "HTTP"}]
+    spec = {"gatewayClassName": "rlscaler-demo", "listeners": listeners}
+    return thing(GATEWAY_API, "Gateway", SERVICE, namespace, spec=spec)
 
 
 def http_route(settings: Settings) -> Manifest:
     """The traffic split; its first weights are by the capacity of a replica."""
-    gpu_weight, cpu_weight = capacity_weights(settings)
     backends = [
         {"name": pool.deployment, "port": HTTP_PORT, "weight": weight}
-        for pool, weight in zip(settings.pools, (gpu_weight, cpu_weight), strict=True)
+        for pool, weight in zip(settings.pools, capacity_weights(settings), strict=True)
     ]
-    return {
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "HTTPRoute",
-        "metadata": {"name": SERVICE, "namespace": settings.namespace, "labels": PART_OF},
-        "spec": {"parentRefs": [{"name": SERVICE}], "rules": [{"backendRefs": backends}]},
-    }
+    spec = {"parentRefs": [{"name": SERVICE}], "rules": [{"backendRefs": backends}]}
+    return thing(GATEWAY_API, "HTTPRoute", SERVICE, settings.namespace, spec=spec)
 
 
 def capacity_weights(settings: Settings) -> tuple[int, int]:
@@ -129,30 +113,39 @@ def capacity_weights(settings: Settings) -> tuple[int, int]:
 
 def policy(settings: Settings) -> Manifest:
     """The RLScalingPolicy of the demo: the short form plus fields that cannot be read from a simulated service."""
-    return {
-        "apiVersion": "rlscaler.io/v1alpha1",
-        "kind": "RLScalingPolicy",
-        "metadata": {"name": SERVICE, "namespace": settings.namespace, "labels": PART_OF},
-        "spec": {
-            "mode": "Auto",
-            "intervalSeconds": settings.interval_seconds,
-            "targets": {pool.name: target(pool) for pool in settings.pools},
-            "policy": {"bundled": settings.policy},
-            "slo": {"latencyMilliseconds": round(settings.slo_ms)},
-            "behavior": {"scaleDown": {"stabilizationWindowSeconds": STABILIZATION_SECONDS}},
-            "placement": {
-                "httpRoute": {
-                    "name": SERVICE,
-                    "gpuBackend": settings.gpu.deployment,
-                    "cpuBackend": settings.cpu.deployment,
-                }
-            },
-        },
+    route = {"name": SERVICE, "gpuBackend": settings.gpu.deployment, "cpuBackend": settings.cpu.deployment}
+    fields: Manifest = {
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": STABILIZATION_SECONDS}},
+        "placement": {"httpRoute": route},
     }
+    interval, bundled = settings.interval_seconds, settings.policy
+    return scaling_policy(SERVICE, settings.namespace, settings.pools, interval, settings.slo_ms, bundled, **fields)
 
 
-def target(pool: Pool) -> Manifest:
-    """One of `spec.targets` of a policy."""
+def scaling_policy(
+    name: str,
+    namespace: str,
+    pools: Sequence[Pool],
+    interval_seconds: int,
+    slo_ms: float,
+    bundled: str = "rule",
+    labels: Mapping[str, str] = {},
+    **fields: Any,
+) -> Manifest:
+    """Return an RLScalingPolicy of these pools with a bundled policy; `fields` are further ones of its spec."""
+    spec = {
+        "mode": "Auto",
+        "intervalSeconds": interval_seconds,
+        "targets": {pool.name: _target(pool) for pool in pools},
+        "policy": {"bundled": bundled},
+        "slo": {"latencyMilliseconds": round(slo_ms)},
+        **fields,
+    }
+    return thing("rlscaler.io/v1alpha1", "RLScalingPolicy", name, namespace, labels, spec=spec)
+
+
+def _target(pool: Pool) -> Manifest:
+    """Return an entry of `spec.targets` of a policy."""
     return {
         "deployment": pool.deployment,
         "minReplicas": pool.min_replicas,
@@ -176,17 +169,13 @@ def autoscaler(pool: Pool, namespace: str = NAMESPACE) -> Manifest:
         "gpu": {"type": "Pods", "pods": {"metric": {"name": GPU_METRIC}, "target": average}},
         "cpu": {"type": "Resource", "resource": {"name": "cpu", "target": utilization}},
     }
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": pool.deployment, "namespace": namespace, "labels": PART_OF},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": pool.deployment},
-            "minReplicas": pool.min_replicas,
-            "maxReplicas": pool.max_replicas,
-            "metrics": [metrics[pool.name]],
-        },
+    spec = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": pool.deployment},
+        "minReplicas": pool.min_replicas,
+        "maxReplicas": pool.max_replicas,
+        "metrics": [metrics[pool.name]],
     }
+    return thing("autoscaling/v2", "HorizontalPodAutoscaler", pool.deployment, namespace, spec=spec)
 
 
 def operator_roles(file: str = "rbac.yaml") -> list[Manifest]:
@@ -202,17 +191,13 @@ def access(namespaces: Sequence[str] = (NAMESPACE,), budgets: bool = False) -> l
 
     The demo's operator acts with that account's token, so a rule that is missing shows.
     """
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": {"name": OPERATOR, "namespace": OPERATOR_NAMESPACE, "labels": PART_OF},
-    }
+    account = thing("v1", "ServiceAccount", OPERATOR, OPERATOR_NAMESPACE)
     where: dict[str, Sequence[str]] = {"ClusterRole": namespaces, "Role": (OPERATOR_NAMESPACE,)}
     granted = [
         thing
         for role in operator_roles()
         for name in where[role["kind"]]
-        for thing in _granted("Role", role["rules"], {"namespace": name})
+        for thing in _granted("Role", role["rules"], name)
     ]
     if budgets:
         shipped = {role["metadata"]["name"]: role for role in operator_roles("rbac-optional.yaml")}
@@ -220,17 +205,14 @@ def access(namespaces: Sequence[str] = (NAMESPACE,), budgets: bool = False) -> l
     return [namespace(OPERATOR_NAMESPACE), account, *granted]
 
 
-def _granted(kind: str, rules: list[dict[str, Any]], where: Manifest | None = None) -> list[Manifest]:
+def _granted(kind: str, rules: list[dict[str, Any]], namespace: str = "") -> list[Manifest]:
     """A role and its binding to the operator's ServiceAccount."""
-    metadata = {"name": OPERATOR, "labels": PART_OF, **(where or {})}
-    group = "rbac.authorization.k8s.io"
+    group, account = "rbac.authorization.k8s.io", {"kind": "ServiceAccount", "name": OPERATOR}
+    binding: Manifest = {
+        "roleRef": {"apiGroup": group, "kind": kind, "name": OPERATOR},
+        "subjects": [{**account, "namespace": OPERATOR_NAMESPACE}],
+    }
     return [
-        {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules},
-        {
-            "apiVersion": f"{group}/v1",
-            "kind": f"{kind}Binding",
-            "metadata": metadata,
-            "roleRef": {"apiGroup": group, "kind": kind, "name": OPERATOR},
-            "subjects": [{"kind": "ServiceAccount", "name": OPERATOR, "namespace": OPERATOR_NAMESPACE}],
-        },
+        thing(f"{group}/v1", kind, OPERATOR, namespace, rules=rules),
+        thing(f"{group}/v1", f"{kind}Binding", OPERATOR, namespace, **binding),
     ]

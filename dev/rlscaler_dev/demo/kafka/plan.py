@@ -117,34 +117,11 @@ def scaled_object(this: Play, broker: str, tuned: bool) -> Json:
         metadata["lagThreshold"] = str(round(TUNED_WORK_SECONDS * this.pool.requests_per_second))
         behavior = {"scaleDown": {"stabilizationWindowSeconds": TUNED_DOWN_SECONDS}}
         spec["advanced"] = {"horizontalPodAutoscalerConfig": {"behavior": behavior}}
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": manifests.PART_OF},
-        "spec": spec,
-    }
+    return manifests.thing("keda.sh/v1alpha1", "ScaledObject", NAME, NAMESPACE, spec=spec)
 
 
 def policy(this: Play, broker: str, bundled: str) -> Json:
     """The RLScalingPolicy of the consumers, with this bundled policy as it comes."""
-    return {
-        "apiVersion": "rlscaler.io/v1alpha1",
-        "kind": "RLScalingPolicy",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": manifests.PART_OF},
-        "spec": {
-            "mode": "Auto",
-            "intervalSeconds": this.interval_seconds,
-            "senseSeconds": SENSE_SECONDS,
-            "targets": {"cpu": manifests.target(this.pool)},
-            "policy": {"bundled": bundled},
-            "slo": {"latencyMilliseconds": round(this.slo_ms)},
-            "signal": {
-                "kafka": {
-                    "bootstrapServers": [broker],
-                    "topics": [TOPIC],
-                    "group": GROUP,
-                    "offsetReset": "earliest",
-                }
-            },
-        },
-    }
+    kafka = {"bootstrapServers": [broker], "topics": [TOPIC], "group": GROUP, "offsetReset": "earliest"}
+    fields: Json = {"senseSeconds": SENSE_SECONDS, "signal": {"kafka": kafka}}
+    return manifests.scaling_policy(NAME, NAMESPACE, [this.pool], this.interval_seconds, this.slo_ms, bundled, **fields)

@@ -38,22 +38,10 @@ CONTENDERS = {
 
 def policy(tenant: Tenant, interval_seconds: int, slo_ms: float) -> Json:
     """The RLScalingPolicy of a tenant: the forecast rule as it comes."""
-    return {
-        "apiVersion": "rlscaler.io/v1alpha1",
-        "kind": "RLScalingPolicy",
-        "metadata": {
-            "name": tenant.name,
-            "namespace": tenant.namespace,
-            "labels": {**manifests.PART_OF, SERVICE_LABEL: tenant.name},
-        },
-        "spec": {
-            "mode": "Auto",
-            "intervalSeconds": interval_seconds,
-            "targets": {"gpu": manifests.target(tenant.pool)},
-            "policy": {"bundled": "rule"},
-            "slo": {"latencyMilliseconds": round(slo_ms)},
-        },
-    }
+    labels = {SERVICE_LABEL: tenant.name}
+    return manifests.scaling_policy(
+        tenant.name, tenant.namespace, [tenant.pool], interval_seconds, slo_ms, labels=labels
+    )
 
 
 def autoscaler(tenant: Tenant, speed: float) -> Json:
@@ -65,23 +53,16 @@ def autoscaler(tenant: Tenant, speed: float) -> Json:
 
 def budget(arbiter: str) -> Json:
     """The RLScalingBudget: the GPUs of the nodes of the pool, and every tenant with its terms."""
-    return {
-        "apiVersion": "rlscaler.io/v1alpha1",
-        "kind": "RLScalingBudget",
-        "metadata": {"name": "gpus", "labels": manifests.PART_OF},
-        "spec": {
-            "amountFrom": {"nodes": {"matchLabels": {"pool": "gpu"}}},
-            "arbiter": arbiter,
-            "members": [
-                {
-                    "name": tenant.name,
-                    "namespace": tenant.namespace,
-                    "matchLabels": {SERVICE_LABEL: tenant.name},
-                    "guaranteed": tenant.guaranteed,
-                    "weight": tenant.gpus,
-                    "priority": tenant.guaranteed,
-                }
-                for tenant in TENANTS
-            ],
-        },
-    }
+    members = [
+        {
+            "name": tenant.name,
+            "namespace": tenant.namespace,
+            "matchLabels": {SERVICE_LABEL: tenant.name},
+            "guaranteed": tenant.guaranteed,
+            "weight": tenant.gpus,
+            "priority": tenant.guaranteed,
+        }
+        for tenant in TENANTS
+    ]
+    spec = {"amountFrom": {"nodes": {"matchLabels": {"pool": "gpu"}}}, "arbiter": arbiter, "members": members}
+    return manifests.thing("rlscaler.io/v1alpha1", "RLScalingBudget", "gpus", spec=spec)
