@@ -10,31 +10,13 @@ from typing import Any, TypeVar
 
 import click
 
-from rlscaler_core.options import writable
 from rlscaler_dev.demo.kafka.cli import kafka
-from rlscaler_dev.demo.settings import CPU_POOL, DAILY, GPU_POOL, PATTERNS, POLICIES, Pool, Settings
+from rlscaler_dev.demo.options import PRESENT_FILE, Seconds, pattern, place
+from rlscaler_dev.demo.settings import CPU_POOL, DAILY, GPU_POOL, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
 from rlscaler_dev.demo.vertical.cli import vertical
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Seconds(click.ParamType[tuple[float, float]]):
-    """A range of seconds, as 35-55, or one number."""
-
-    name = "SECONDS"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        if isinstance(value, tuple):
-            return value
-        parts = str(value).removesuffix("s").split("-")
-        try:
-            low, high = float(parts[0]), float(parts[-1])
-        except ValueError:
-            self.fail(f"{value!r} is not a range of seconds such as 35-55", param, ctx)
-        if len(parts) > 2 or not 0 <= low <= high:
-            self.fail(f"{value!r} is not a range of seconds from low to high, such as 35-55", param, ctx)
-        return low, high
 
 
 def _cold_start(pool: Pool) -> Callable[[F], F]:
@@ -48,16 +30,18 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 
 
 @click.group(invoke_without_command=True)
-@click.option(
-    "--pattern",
-    type=click.Choice(PATTERNS),
-    default=DAILY,
-    show_default=True,
-    help="Shape of the load; daily: recorded traffic with a job that comes every day, which the policy has seen.",
+@pattern(
+    DAILY, "Shape of the load; daily: recorded traffic with a job that comes every day, which the policy has seen."
 )
-@click.option("--duration", type=click.IntRange(10, 86_400), default=300, show_default=True, help="Seconds of load.")
 @click.option(
-    "--interval",
+    *("--duration", "duration_seconds"),
+    type=click.IntRange(10, 86_400),
+    default=300,
+    show_default=True,
+    help="Seconds of load.",
+)
+@click.option(
+    *("--interval", "interval_seconds"),
     type=click.IntRange(10, 300),
     default=15,
     show_default=True,
@@ -70,27 +54,11 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
     show_default=True,
     help="Bundled policy: the forecast rule, or the trained network.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of pattern, arrivals and service.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    callback=writable,
-    help="Result folder.  [default: results/demo-PATTERN]",
-)
-@click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CSV of time_s,requests_per_s for --pattern trace.  [default: a sample of LLM chat traffic]",
-)
+@place("demo", "Of pattern, arrivals and service.", out="results/demo-PATTERN")
 @click.option("--slo-ms", type=click.FloatRange(10, 5000), default=1000.0, show_default=True, help="Latency objective.")
 @_cold_start(GPU_POOL)
 @_cold_start(CPU_POOL)
-@click.option(
-    "--kubeconfig",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Run on this cluster instead of starting a control plane.",
-)
-@click.option("--cluster-name", default="demo", show_default=True, help="Name of the control plane that is started.")
+@click.option("--kubeconfig", type=PRESENT_FILE, help="Run on this cluster instead of starting a control plane.")
 @click.option("--keep-cluster", is_flag=True, help="Leave the cluster and the service's objects for a closer look.")
 def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> None:
     """Play two copies of a service under one load: one under the HPA, one under an RLScalingPolicy.
@@ -106,7 +74,12 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
     """
     if click.get_current_context().invoked_subcommand:
         return
-    settings = _settings(gpu_cold_start, cpu_cold_start, **options)
+    settings = Settings(
+        out=options.pop("out") or Path("results", f"demo-{options['pattern']}").absolute(),
+        gpu=replace(GPU_POOL, cold_start_seconds=gpu_cold_start),
+        cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
+        **options,
+    )
     from rlscaler_dev.demo.processes import Interrupted
     from rlscaler_dev.demo.run import play
     from rlscaler_dev.demo.screen import Screen
@@ -139,28 +112,6 @@ def report(out: Path) -> None:
     from rlscaler_dev.demo.results import ResultFolder
 
     _report(ResultFolder(out).write_copies(), out)
-
-
-def _settings(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> Settings:
-    """Raises UsageError for options that contradict each other."""
-    if options["trace"] and options["pattern"] != "trace":
-        raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
-    out = options["out"] or Path("results") / f"demo-{options['pattern']}"
-    return Settings(
-        out=out.absolute(),
-        pattern=options["pattern"],
-        duration_seconds=options["duration"],
-        interval_seconds=options["interval"],
-        policy=options["policy"],
-        seed=options["seed"],
-        slo_ms=options["slo_ms"],
-        gpu=replace(GPU_POOL, cold_start_seconds=gpu_cold_start),
-        cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
-        trace=options["trace"] and options["trace"].absolute(),
-        cluster_name=options["cluster_name"],
-        kubeconfig=options["kubeconfig"] and options["kubeconfig"].absolute(),
-        keep_cluster=options["keep_cluster"],
-    )
 
 
 def _report(sentence: str, out: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.demo.cli import Seconds
+from rlscaler_dev.demo.options import Seconds, place
 from rlscaler_dev.e2e.settings import CONTENDERS, FOUR, PARTS, PATTERNS, Settings
 
 LINE = 140
@@ -39,7 +39,6 @@ class Names(click.ParamType[tuple[str, ...]]):
 @click.option("--contenders", type=Names(CONTENDERS), default=CONTENDERS, show_default=",".join(CONTENDERS))
 @click.option("--duration", type=click.IntRange(30, 3600), default=180, show_default=True, help="Seconds of each load.")
 @click.option("--interval", type=click.IntRange(10, 300), default=15, show_default=True, help="Of the policy, seconds.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of patterns and arrivals.")
 @click.option(
     "--lifecycle",
     type=click.IntRange(60, 3600),
@@ -55,8 +54,7 @@ class Names(click.ParamType[tuple[str, ...]]):
     default=CHARTS,
     help="Folder of the charts rlscaler and rlscaler-demo.  [default: helm/ of the checkout]",
 )
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="results/e2e", show_default=True)
-@click.option("--cluster-name", default="e2e", show_default=True)
+@place("e2e", "Of patterns and arrivals.")
 @click.option(
     "--keep-cluster", is_flag=True, help="Leave the cluster for a closer look: rlscaler cluster down ends it."
 )
@@ -77,7 +75,7 @@ def e2e(**options: Any) -> None:
     if not console.is_terminal:
         console.width = LINE
     settings = Settings(
-        out=options["out"].absolute(),
+        out=options["out"],
         charts=options["charts"].absolute(),
         parts=options["only"],
         patterns=options["patterns"],

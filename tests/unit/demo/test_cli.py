@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_dev.demo.cli import _settings, demo
+from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.load import Load, demo_options
 from rlscaler_dev.demo.run import has_display, page_options
 from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, Settings
@@ -35,13 +36,17 @@ def test_a_file_that_is_no_trace_is_refused(tmp_path: Path) -> None:
         Load(demo_options(Settings(out=tmp_path, pattern="trace", trace=trace)), tmp_path)
 
 
-def test_the_result_folder_is_named_after_the_pattern() -> None:
-    options = {"out": None, "pattern": "ramp", "trace": None, "kubeconfig": None}
-    rest = {"duration": 10, "interval": 15, "seed": 1, "slo_ms": 1000, "cluster_name": "a", "keep_cluster": False}
-    settings = _settings((1, 2), (0, 1), policy="ppo", **options, **rest)
+def test_the_options_are_the_settings_and_the_result_folder_is_named_after_the_pattern(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played: list[Settings] = []
+    monkeypatch.setattr("rlscaler_dev.demo.run.play", lambda settings, screen: played.append(settings) or "played")
+    options = ["--pattern", "ramp", "--gpu-cold-start", "1-2", "--duration", "60", "--interval", "10"]
+    assert CliRunner().invoke(demo, options).exit_code == 0
+    (settings,) = played
     assert settings.out == Path.cwd() / "results" / "demo-ramp"
-    assert settings.gpu.cold_start_seconds == (1, 2)
-    assert (settings.gpu.deployment, settings.cpu.deployment) == (GPU_POOL.deployment, CPU_POOL.deployment)
+    assert settings.gpu == replace(GPU_POOL, cold_start_seconds=(1, 2))
+    assert (settings.duration_seconds, settings.interval_seconds, settings.cpu) == (60, 10, CPU_POOL)
 
 
 def test_report_of_another_folder_names_the_missing_record(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, OF_POLICIES, Play
-from rlscaler_dev.demo.settings import PATTERNS
+from rlscaler_dev.demo.options import REPORT, pattern, place
 from rlscaler_loadgen.streams.cli import protocol_option
 
 
@@ -29,35 +28,30 @@ from rlscaler_loadgen.streams.cli import protocol_option
     show_default=True,
     help="Bundled policy: rule beside the HPA, or the network streams beside rule, tuned KEDA and HPA.",
 )
-@click.option("--pattern", type=click.Choice(PATTERNS), default="spike", show_default=True, help="Shape of the load.")
-@click.option("--duration", type=click.IntRange(20, 86_400), default=240, show_default=True, help="Seconds of load.")
+@pattern("spike", "Shape of the load.")
 @click.option(
-    "--trace",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="CSV of time_s,requests_per_s for --pattern trace.  [default: a sample of LLM chat traffic]",
+    *("--duration", "duration_seconds"),
+    type=click.IntRange(20, 86_400),
+    default=240,
+    show_default=True,
+    help="Seconds of load.",
 )
-@click.option("--interval", type=click.IntRange(10, 300), default=15, show_default=True, help="Action interval.")
+@click.option(
+    "--interval",
+    "interval_seconds",
+    type=click.IntRange(10, 300),
+    default=15,
+    show_default=True,
+    help="Action interval.",
+)
 @protocol_option
 @click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="Skew of the keys; 0 = even.")
 @click.option(
     "--slo-ms", type=click.FloatRange(10), default=10_000.0, show_default=True, help="A message's longest wait."
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of times, keys and work.")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results/demo-kafka"), show_default=True
-)
-@click.option("--cluster-name", default="demo-kafka", show_default=True, help="Name of the control plane.")
-@click.option("--report", "only_report", is_flag=True, help="Write table and picture again from the records in --out.")
-def kafka(
-    names: tuple[str, ...],
-    bundled: str,
-    duration: int,
-    interval: int,
-    out: Path,
-    trace: Path | None,
-    only_report: bool,
-    **options: Any,
-) -> None:
+@place("demo-kafka", "Of times, keys and work.")
+@REPORT
+def kafka(names: tuple[str, ...], bundled: str, only_report: bool, **options: Any) -> None:
     """Consumers of a topic of twelve partitions, under the HPA on CPU, KEDA on lag or a policy that reads the stream.
 
     Each contender gets a control plane of its own with a Kafka broker (Java, and Maven the first time), a producer and
@@ -69,15 +63,7 @@ def kafka(
     from rlscaler_dev.demo.kafka.play import play
     from rlscaler_dev.demo.stage import Comparison
 
-    if trace is not None and options["pattern"] != "trace":
-        raise click.UsageError(f"--trace is for --pattern trace, not for --pattern {options['pattern']}")
-    this = Play(
-        out.absolute(),
-        duration_seconds=duration,
-        interval_seconds=interval,
-        trace=trace and trace.absolute(),
-        **options,
-    )
+    this = Play(**options)
     Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).play(
         this.out,
         () if only_report else names or OF_POLICIES[bundled],

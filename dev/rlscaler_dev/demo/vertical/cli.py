@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from rlscaler_core.options import writable
+from rlscaler_dev.demo.options import place
 from rlscaler_dev.demo.vertical.services import STEPS_A_DAY
 from rlscaler_dev.demo.vertical.sizers import CONTENDERS, Reward
 
@@ -43,15 +43,7 @@ from rlscaler_dev.demo.vertical.sizers import CONTENDERS, Reward
     type=click.IntRange(1, STEPS_A_DAY),
     help="Steps of ten minutes of the day.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the days that are drawn.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    callback=writable,
-    default=Path("results/demo-vertical"),
-    show_default=True,
-)
-@click.option("--cluster-name", default="demo-vertical", show_default=True, help="Name of the control plane.")
+@place("demo-vertical", "Of the days that are drawn.")
 def vertical(
     names: tuple[str, ...], reward: Reward, guess: float, steps: int, seed: int, out: Path, cluster_name: str
 ) -> None:
@@ -67,18 +59,14 @@ def vertical(
     from rlscaler_dev.demo.vertical import play as played
     from rlscaler_dev.demo.vertical.draw import draw
     from rlscaler_dev.demo.vertical.services import SERVICES
-    from rlscaler_dev.exceptions import DevClusterError
 
     chosen = [contender for contender in CONTENDERS if contender.name in names]
     this = played.Play(seed, guess, reward, steps)
-    try:
-        with (
-            api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
-            KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
-        ):
-            courses = played.play(kube, chosen, SERVICES, this, lambda text: click.echo(text, err=True))
-    except DevClusterError as error:
-        raise click.ClickException(str(error)) from error
+    with (
+        api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
+        KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+    ):
+        courses = played.play(kube, chosen, SERVICES, this, lambda text: click.echo(text, err=True))
     out.mkdir(parents=True, exist_ok=True)
     (out / "vertical.json").write_text(json.dumps(played.plain(courses, this), indent=1) + "\n", encoding="utf-8")
     table = played.table(courses)
