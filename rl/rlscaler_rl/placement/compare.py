@@ -17,7 +17,7 @@ from rlscaler_rl.placement.play import Contender, Played, play, random_node, rul
 from rlscaler_rl.results.document import Document, Progress, write
 from rlscaler_rl.results.figures import figure, headline, means_with_bars, save, styled
 from rlscaler_rl.results.statistics import Interval, mean_interval
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 RIVALS: Mapping[Policy, tuple[str, ...]] = {
     Policy.EE: ("pack", "least-extension", "pack-and-extension", "most-allocated", "best-fit"),
@@ -155,33 +155,23 @@ def _rows(policy: Policy, nodes: int, played: Mapping[str, list[Played]]) -> lis
 def table(policy: Policy, rows: Sequence[Row]) -> Table:
     """Return the rows as a table."""
     default = RIVALS[policy][0]
-    header = (
-        "nodes",
-        "contender",
-        "GPUs used" if policy is Policy.GPU else "score",
-        f"ahead of {default} (95 %)",
-        "ahead of the strongest rule (95 %)",
-        "in percent",
-        "nodes in use",
-        "latency met",
-        "refused",
-    )
-    return Table(header, [_cells(policy, row) for row in rows], text_columns=2)
 
+    def ahead_of_strongest(row: Row) -> str:
+        is_strongest = row.against_strongest == 0 and row.name in RIVALS[policy]
+        return "the strongest" if is_strongest else f"{row.ahead_of_strongest:{DIGITS}}"
 
-def _cells(policy: Policy, row: Row) -> tuple[str, ...]:
-    is_strongest = row.against_strongest == 0 and row.name in RIVALS[policy]
-    return (
-        f"{row.nodes}",
-        row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds",
-        f"{row.score:.4f}",
-        "" if row.name == RIVALS[policy][0] else row.ahead.shown(DIGITS),
-        "the strongest" if is_strongest else row.ahead_of_strongest.shown(DIGITS),
-        f"{100 * row.against_strongest:+.1f} %",
-        f"{row.in_use:.3f}",
-        f"{row.latency_met:.3f}",
-        f"{row.refused:.4f}",
-    )
+    columns: dict[str, Column] = {
+        "nodes": "{0.nodes}",
+        "contender": lambda row: row.name if row.trained == 1 else f"{row.name}, {row.trained} training seeds",
+        "GPUs used" if policy is Policy.GPU else "score": "{0.score:.4f}",
+        f"ahead of {default} (95 %)": lambda row: "" if row.name == default else f"{row.ahead:{DIGITS}}",
+        "ahead of the strongest rule (95 %)": ahead_of_strongest,
+        "in percent": lambda row: f"{100 * row.against_strongest:+.1f} %",
+        "nodes in use": "{0.in_use:.3f}",
+        "latency met": "{0.latency_met:.3f}",
+        "refused": "{0.refused:.4f}",
+    }
+    return Table.of(columns, rows, text_columns=2)
 
 
 def save_all(done: Comparison, folder: Path) -> None:

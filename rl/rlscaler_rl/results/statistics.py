@@ -66,6 +66,11 @@ class Interval:
             return Verdict.WIN
         return Verdict.LOSS if self.low > 0 else Verdict.UNDECIDED
 
+    def __format__(self, form: str) -> str:
+        """Return `shown` of a form such as `.2f`, and of a form and a unit such as `+.1f %`."""
+        form, space, unit = form.partition(" ")
+        return self.shown(form, space + unit)
+
     def shown(self, form: str = "+.1f", unit: str = "") -> str:
         """Return text such as `+1.3 % [-0.2, +2.8]`, the mean alone where there are no bounds."""
         bounds = f" [{self.low:{form}}, {self.high:{form}}]" if np.isfinite(self.low) else ""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table as RichTable
 
 WIDTH = 110
 """Characters after which the note of a text table is wrapped."""
+
+
+Column = str | Callable[[Any], str]
+"""Format of an object's cell under a heading, such as `{0.j:.2f}`, or a function that returns it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,14 @@ class Table:
     text_columns: int = 1
     bold_first: bool = False
     """The first row stands out on a terminal."""
+
+    @classmethod
+    def of(
+        cls, columns: Mapping[str, Column], rows: Iterable[Any], title: str = "", note: str = "", **options: Any
+    ) -> Table:
+        """Return a table with a row for each of the objects `rows`; `options` are further fields of the table."""
+        cells = [tuple(_cell(form, row) for form in columns.values()) for row in rows]
+        return cls(tuple(columns), cells, title, note, **options)
 
     def markdown(self) -> list[str]:
         """Return the header, the ruler and the rows as lines of Markdown, without title and note."""
@@ -57,6 +70,15 @@ class Table:
         for number, row in enumerate(self.rows):
             table.add_row(*map(escape, row), style="bold" if self.bold_first and not number else None)
         return table
+
+
+def _cell(form: Column, row: Any) -> str:
+    if callable(form):
+        return form(row)
+    try:
+        return form.format(row)
+    except TypeError:  # a figure that is None has no format
+        return "-"
 
 
 def wrapped(text: str) -> list[str]:

@@ -230,28 +230,24 @@ def _mean_of_pools(values: Float, request: Request) -> Float:
     return values.reshape(request.pools, request.tenants).mean(axis=1)
 
 
+COLUMNS = {
+    "variant": "{0.variant}",
+    "who decides": "{0.contender}",
+    "J of a tenant": "{0.j:.2f}",
+    "J against weighted max-min": "{0.against:+.1f %}",
+    "late (%)": "{0.late:.1f}",
+    "below guarantee (%)": "{0.below:.2f}",
+    "GPUs in use (%)": "{0.use:.0f}",
+    "its deviation": "{0.deviation:.2f}",
+    "epochs to 95 % of the gain": "{0.epochs:.0f}",
+}
+
+
 def report(study: Study) -> list[str]:
     """Return the study as a table in Markdown."""
-    heads = (
-        *("variant", "who decides", "J of a tenant", "J against weighted max-min", "late (%)", "below guarantee (%)"),
-        *("GPUs in use (%)", "its deviation", "epochs to 95 % of the gain"),
-    )
-    rows = [
-        (
-            line.variant,
-            line.contender,
-            line.j.shown(".2f"),
-            "-" if line.against is None else line.against.shown(unit=" %"),
-            f"{line.late:.1f}",
-            f"{line.below:.2f}",
-            f"{line.use:.0f}",
-            f"{line.deviation:.2f}",
-            "-" if line.epochs is None else f"{line.epochs:.0f}",
-        )
-        for line in study.lines
-    ]
-    rows.append(GOALS)
-    return [*Table(heads, rows).markdown(), *map(_said_of_untrained, study.untrained.items())]
+    table = Table.of(COLUMNS, study.lines)
+    goals = Table(table.header, [*table.rows, GOALS])
+    return [*goals.markdown(), *map(_said_of_untrained, study.untrained.items())]
 
 
 def _said_of_untrained(entry: tuple[str, list[int]]) -> str:

@@ -168,7 +168,7 @@ def test_the_shapes_are_those_of_the_load_generator_and_as_many_consumers_as_are
 
 
 def test_a_spread_shows_its_range_only_where_seeds_differ() -> None:
-    assert Spread.of(np.array([2.0, 4.0])).text(".1f") == "3.0 (2.0-4.0)"
-    assert Spread.of(np.array([3.0, 3.01])).text(".1f") == "3.0"
-    assert Spread.of(np.array([3.0, np.inf])).text(".1f") == "never (3.0-never)"
-    assert Spread.of(np.array([np.nan])).text(".1f") == "-"
+    assert f"{Spread.of(np.array([2.0, 4.0])):.1f}" == "3.0 (2.0-4.0)"
+    assert f"{Spread.of(np.array([3.0, 3.01])):.1f}" == "3.0"
+    assert f"{Spread.of(np.array([3.0, np.inf])):.1f}" == "never (3.0-never)"
+    assert f"{Spread.of(np.array([np.nan])):.1f}" == "-"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rlscaler_rl.evaluation.days.table import DayTable, by_origin, difference, percent_by_load
 from rlscaler_rl.results import figures
 from rlscaler_rl.results.document import Document
 from rlscaler_rl.results.statistics import Interval, mean_interval
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 DAY = 86_400
 PANELS = {"both": "both pools", "gpu": "GPU alone"}
@@ -131,44 +131,37 @@ def _mean(table: DayTable, contender: str, metric: str, daily: bool = False) -> 
     return mean_interval(by_origin(table, values))
 
 
+CELLS: dict[str, Column] = {
+    "capacity": lambda cell: f"{100 * cell.error:+.0f} %",
+    "autoscaler": "{0.label}",
+    "J": "{0.j:.2f}",
+    "late %": "{0.late_percent:.2f}",
+    "GPU starts a day": "{0.gpu_starts.mean:.0f}",
+    "CPU starts": "{0.cpu_starts.mean:.0f}",
+    "GPU-hours a day": "{0.gpu_hours.mean:.1f}",
+    "rule, %": lambda cell: "" if cell.rule_percent is None else f"{cell.rule_percent:+.1f}",
+}
+LEADS: dict[str, Column] = {
+    "pools": lambda lead: PANELS[lead.pools],
+    "capacity": lambda lead: f"{100 * lead.error:+.0f} %",
+    "J of the rule against the best, %": "{0.percent:+.1f}",
+    "worst load, %": "{0.worst_load} {0.worst:+.1f}",
+    "GPU starts over KEDA's": "{0.starts_over_keda:.1f}",
+}
+
+
 def tables(result: ByError) -> list[Table]:
     """Return the rule's lead over the best rival, then a table of all contenders for each choice of pools."""
-    heads = ("capacity", "autoscaler", "J", "late %", "GPU starts a day", "CPU starts", "GPU-hours a day", "rule, %")
-    leads = [
-        (
-            PANELS[lead.pools],
-            f"{100 * lead.error:+.0f} %",
-            lead.percent.shown(),
-            f"{lead.worst_load} {lead.worst:+.1f}",
-            f"{lead.starts_over_keda:.1f}",
-        )
-        for lead in result.leads
-    ]
-    lead_heads = ("pools", "capacity", "J of the rule against the best, %", "worst load, %", "GPU starts over KEDA's")
+    leads = Table.of(LEADS, result.leads, "The rule against the best of HPA, KEDA and Knative on each load")
+    pools = dict.fromkeys(cell.pools for cell in result.cells)
+    about = f"scrape {result.scrape} s, {result.origins} origins"
     return [
-        Table(lead_heads, leads, "The rule against the best of HPA, KEDA and Knative on each load"),
+        leads,
         *(
-            Table(
-                heads,
-                [_line(cell) for cell in result.cells if cell.pools == pools],
-                f"All, {PANELS[pools]}, scrape {result.scrape} s, {result.origins} origins",
-            )
-            for pools in dict.fromkeys(cell.pools for cell in result.cells)
+            Table.of(CELLS, (cell for cell in result.cells if cell.pools == name), f"All, {PANELS[name]}, {about}")
+            for name in pools
         ),
     ]
-
-
-def _line(cell: Cell) -> Sequence[str]:
-    starts = (f"{interval.mean:.0f}" for interval in (cell.gpu_starts, cell.cpu_starts))
-    return (
-        f"{100 * cell.error:+.0f} %",
-        cell.label,
-        cell.j.shown(".2f"),
-        cell.late_percent.shown(".2f"),
-        *starts,
-        f"{cell.gpu_hours.mean:.1f}",
-        "" if cell.rule_percent is None else cell.rule_percent.shown(),
-    )
 
 
 def draw(result: ByError, path: Path) -> None:

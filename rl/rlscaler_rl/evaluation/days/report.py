@@ -39,6 +39,19 @@ class Row(Document):
     worst_day_late_percent: float
 
 
+COLUMNS = {
+    "autoscaler": "{0.label}",
+    "J": "{0.j:.2f}",
+    "% above hindsight": "{0.above_hindsight_percent:+.1f}",
+    "GPU h a day": "{0.gpu_hours_per_day:.1f}",
+    "CPU h a day": "{0.cpu_hours_per_day:.1f}",
+    "starts a day": "{0.gpu_starts_per_day:.0f}+{0.cpu_starts_per_day:.0f}",
+    "cost a month": "{0.cost_per_month:,.0f}",
+    "late %": "{0.late_percent:.2f}",
+    "worst day %": "{0.worst_day_late_percent:.2f}",
+}
+
+
 class Report(Document):
     """Figures of all autoscalers on the judged days of a load."""
 
@@ -67,32 +80,8 @@ class Report(Document):
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
-        heads = (
-            "J",
-            "% above hindsight",
-            "GPU h a day",
-            "CPU h a day",
-            "starts a day",
-            "cost a month",
-            "late %",
-            "worst day %",
-        )
-        rows = [
-            (
-                row.label,
-                f"{row.j:.2f}",
-                "-" if row.above_hindsight_percent is None else f"{row.above_hindsight_percent:+.1f}",
-                f"{row.gpu_hours_per_day:.1f}",
-                f"{row.cpu_hours_per_day:.1f}",
-                f"{row.gpu_starts_per_day:.0f}+{row.cpu_starts_per_day:.0f}",
-                f"{row.cost_per_month:,.0f}",
-                f"{row.late_percent:.2f}",
-                f"{row.worst_day_late_percent:.2f}",
-            )
-            for row in self.rows
-        ]
         title = f"{self.service}: {self.judged_days:.3g} days judged"
-        return Table(("autoscaler", *heads), rows, title, bold_first=True)
+        return Table.of(COLUMNS, self.rows, title, bold_first=True)
 
     def sentences(self) -> list[str]:
         """Return the comparison of a policy with the HPA, and its guards, in words."""

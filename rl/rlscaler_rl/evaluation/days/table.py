@@ -263,33 +263,30 @@ def _seeds(table: DayTable) -> Table:
     return Table((f"{len(table.networks)} networks together against", "J, % [95 % interval]", "verdict"), rows)
 
 
+SINGLE = {
+    "autoscaler": "{0[label]}",
+    "J": "{0[j]:.2f}",
+    "% above hindsight": "{0[above]:+.1f}",
+    "GPU-hours": "{0[gpu_hours]:.1f}",
+    "CPU-hours": "{0[cpu_hours]:.1f}",
+    "GPU starts": "{0[gpu_starts]:.0f}",
+    "CPU starts": "{0[cpu_starts]:.0f}",
+    "cost, GPU replicas": "{0[cost]:.2f}",
+    "late %": "{0[late_percent]:.2f}",
+    "worst day %": "{0[worst]:.2f}",
+}
+
+
 def _single_load(table: DayTable) -> Table:
     """Compare all contenders on the only load with the columns of `Report.table`."""
     known = next(row.mean("j") for row in table.scores if row.role == "reference")
     rows = [
-        (
-            row.label,
-            f"{row.mean('j'):.2f}",
-            "-" if row.role == "reference" else f"{100 * (row.mean('j') / known - 1):+.1f}",
-            *(f"{row.mean(hours):.1f}" for hours in ("gpu_hours", "cpu_hours")),
-            *(f"{row.mean(starts):.0f}" for starts in ("gpu_starts", "cpu_starts")),
-            *(f"{row.mean(metric):.2f}" for metric in ("cost", "late_percent")),
-            f"{max(row.late_percent):.2f}",
-        )
+        {name: row.mean(name) for name in FIGURES}
+        | {"label": row.label, "worst": max(row.late_percent)}
+        | {"above": None if row.role == "reference" else 100 * (row.mean("j") / known - 1)}
         for row in table.scores
     ]
-    heads = (
-        "J",
-        "% above hindsight",
-        "GPU-hours",
-        "CPU-hours",
-        "GPU starts",
-        "CPU starts",
-        "cost, GPU replicas",
-        "late %",
-        "worst day %",
-    )
-    return Table(("autoscaler", *heads), rows)
+    return Table.of(SINGLE, rows)
 
 
 def _coverage(table: DayTable) -> Table:

@@ -7,7 +7,7 @@ from rlscaler_rl.evaluation.claims import DEFINITION
 from rlscaler_rl.evaluation.gate import BEGIN, FEWEST_PERCENT, PASSES
 from rlscaler_rl.evaluation.report.tables import SECTIONS, cost_floor, decided, title
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, ResultFile, Row
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 RIVALS = {
     "hpa_tuned": "HPA tuned for it",
@@ -158,15 +158,18 @@ def closed_cell(item: Closed | None) -> str:
 
 def gate_table(result: ResultFile) -> Table:
     """Return the gate row by row with the reasons, failing rows first."""
-    rows = [
-        (title(row.workload), "smooth" if row.smooth else "bursty", row.status, row.reason)
-        for row in sorted(result.gate.rows, key=lambda row: _GATE_ORDER[row.status])
-    ]
+    columns: dict[str, Column] = {
+        "workload": lambda row: title(row.workload),
+        "load": lambda row: "smooth" if row.smooth else "bursty",
+        "gate": "{0.status}",
+        "why": "{0.reason}",
+    }
+    rows = sorted(result.gate.rows, key=lambda row: _GATE_ORDER[row.status])
     note = (
         "A policy acts by default only where its J is below both the tuned HPA and the tuned rule with an interval off "
         f"zero, or at most {result.gate.margin_percent:g} % above on a smooth load."
     )
-    return Table(("workload", "load", "gate", "why"), rows, "The gate, row by row", note, 4)
+    return Table.of(columns, rows, "The gate, row by row", note, text_columns=4)
 
 
 def like_tables(result: ResultFile) -> list[Table]:
@@ -231,17 +234,13 @@ def seeds_table(result: ResultFile) -> Table:
 
 def claims_table(result: ResultFile) -> Table:
     """Return the figures of earlier research beside the same figures measured here."""
-    rows = [
-        (
-            title(claim.workload),
-            claim.quantity,
-            claim.against,
-            "better" if claim.claimed is None else f"{claim.claimed:.2f}",
-            f"{claim.measured:.2f}",
-            f"[{claim.low:.2f}, {claim.high:.2f}]",
-            claim.finding,
-        )
-        for claim in result.claims
-    ]
-    header = ("workload", "quantity", "against", "claimed", "measured", "95 % interval", "finding")
-    return Table(header, rows, "Claims of earlier research, measured here", DEFINITION, 3)
+    columns: dict[str, Column] = {
+        "workload": lambda claim: title(claim.workload),
+        "quantity": "{0.quantity}",
+        "against": "{0.against}",
+        "claimed": lambda claim: "better" if claim.claimed is None else f"{claim.claimed:.2f}",
+        "measured": "{0.measured:.2f}",
+        "95 % interval": "[{0.low:.2f}, {0.high:.2f}]",
+        "finding": "{0.finding}",
+    }
+    return Table.of(columns, result.claims, "Claims of earlier research, measured here", DEFINITION, text_columns=3)

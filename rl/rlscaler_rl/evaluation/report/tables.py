@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rlscaler_rl.evaluation.board import ALL
 from rlscaler_rl.evaluation.schema import ResultFile, Row, Workload
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 SECTIONS = (
     ("loss", "EVERY LOSS", "contenders that scored better than the policy, interval off zero"),
@@ -42,60 +42,50 @@ def decided(result: ResultFile, verdict: str) -> list[Row]:
 
 def verdict_tables(result: ResultFile) -> list[Table]:
     """Return losses, undecided rows and wins."""
-    header = ("workload", "contender", "policy J", "its J", "difference", "95 % interval", "%")
+    policy = {row.workload: f"{row.metrics['j'].mean:.2f}" for row in result.rows if row.role == "policy"}
+    marks = {"sweep": " (sweep)", "control": " (control)", "seed": " (training seed)"}
+    columns: dict[str, Column] = {
+        "workload": lambda row: title(row.workload),
+        "contender": lambda row: row.label + marks.get(row.role, ""),
+        "policy J": lambda row: policy[row.workload],
+        "its J": "{0.metrics[j].mean:.2f}",
+        "difference": "{0.difference.mean:+.2f}",
+        "95 % interval": "[{0.difference.low:+.2f}, {0.difference.high:+.2f}]",
+        "%": "{0.difference.percent:+.0f}",
+    }
     return [
-        Table(header, [_verdict_row(result, row) for row in decided(result, verdict)], title, note, 2)
-        for verdict, title, note in SECTIONS
+        Table.of(columns, decided(result, verdict), title, note, text_columns=2) for verdict, title, note in SECTIONS
     ]
-
-
-def _verdict_row(result: ResultFile, row: Row) -> tuple[str, ...]:
-    assert row.difference is not None
-    policy = next(item for item in result.rows if item.role == "policy" and item.workload == row.workload)
-    mark = {"sweep": " (sweep)", "control": " (control)", "seed": " (training seed)"}.get(row.role, "")
-    return (
-        title(row.workload),
-        row.label + mark,
-        f"{policy.metrics['j'].mean:.2f}",
-        f"{row.metrics['j'].mean:.2f}",
-        f"{row.difference.mean:+.2f}",
-        f"[{row.difference.low:+.2f}, {row.difference.high:+.2f}]",
-        f"{row.difference.percent:+.0f}",
-    )
 
 
 def score_tables(result: ResultFile) -> list[Table]:
     """Return a table for each workload and the mean over all, best score first."""
-    quality = ("contender", "J", "95 % interval", "runs min-max", "cost", "x floor", "late %", "goodput/s", "p95 ms")
-    header = (*quality, "good/cost", "weighted %", "up/down", "vs policy")
-    averaged = len(_averaged(result))
     tables = []
     for workload in [ALL, *(item.name for item in result.workloads)]:
         rows = sorted((row for row in result.rows if row.workload == workload), key=lambda row: row.metrics["j"].mean)
-        heading = f"Mean of {averaged} workloads" if workload == ALL else title(workload)
-        cells = [_score_row(row, cost_floor(result, workload)) for row in rows]
-        tables.append(Table(header, cells, heading, _floor_note(result, workload)))
+        heading = f"Mean of {len(_averaged(result))} workloads" if workload == ALL else title(workload)
+        scores = _score_columns(cost_floor(result, workload))
+        tables.append(Table.of(scores, rows, heading, _floor_note(result, workload)))
     return tables
 
 
-def _score_row(row: Row, floor: float) -> tuple[str, ...]:
-    j = row.metrics["j"]
-    mean = {name: metric.mean for name, metric in row.metrics.items()}
-    return (
-        row.label + {"reference": " *", "control": " (control)", "policy": " <--"}.get(row.role, ""),
-        f"{j.mean:.2f}",
-        f"[{j.low:.2f}, {j.high:.2f}]",
-        f"{j.min:.2f}-{j.max:.2f}",
-        f"{mean['cost']:.2f}",
-        f"{mean['cost'] / floor:.2f}",
-        f"{mean['late_percent']:.2f}",
-        f"{mean['goodput_rps']:.1f}",
-        f"{mean['p95_ms']:.0f}",
-        f"{mean['goodput_per_cost']:.1f}",
-        f"{row.improvement['weighted']:+.0f}" if row.improvement else "",
-        f"{mean['scale_ups']:.1f}/{mean['scale_downs']:.1f}",
-        row.difference.verdict if row.difference else "",
-    )
+def _score_columns(floor: float) -> dict[str, Column]:
+    marks = {"reference": " *", "control": " (control)", "policy": " <--"}
+    return {
+        "contender": lambda row: row.label + marks.get(row.role, ""),
+        "J": "{0.metrics[j].mean:.2f}",
+        "95 % interval": "[{0.metrics[j].low:.2f}, {0.metrics[j].high:.2f}]",
+        "runs min-max": "{0.metrics[j].min:.2f}-{0.metrics[j].max:.2f}",
+        "cost": "{0.metrics[cost].mean:.2f}",
+        "x floor": lambda row: f"{row.metrics['cost'].mean / floor:.2f}",
+        "late %": "{0.metrics[late_percent].mean:.2f}",
+        "goodput/s": "{0.metrics[goodput_rps].mean:.1f}",
+        "p95 ms": "{0.metrics[p95_ms].mean:.0f}",
+        "good/cost": "{0.metrics[goodput_per_cost].mean:.1f}",
+        "weighted %": lambda row: f"{row.improvement['weighted']:+.0f}" if row.improvement else "",
+        "up/down": "{0.metrics[scale_ups].mean:.1f}/{0.metrics[scale_downs].mean:.1f}",
+        "vs policy": lambda row: row.difference.verdict if row.difference else "",
+    }
 
 
 def cost_floor(result: ResultFile, workload: str) -> float:
@@ -159,30 +149,23 @@ def improvement_table(result: ResultFile) -> Table:
 
 def check_tables(result: ResultFile) -> list[Table]:
     """Return the checks of the run itself: does the outcome depend on the network, and is the meter sound?"""
-    controls = [
-        (
-            check.label,
-            f"{check.difference.mean:+.2f}",
-            f"[{check.difference.low:+.2f}, {check.difference.high:+.2f}]",
-            f"{check.difference.percent:+.1f}",
-            "yes" if check.passed else "NO",
-        )
-        for check in result.dependence
-    ]
+    controls: dict[str, Column] = {
+        "control": "{0.label}",
+        "difference": "{0.difference.mean:+.2f}",
+        "95 % interval": "[{0.difference.low:+.2f}, {0.difference.high:+.2f}]",
+        "%": "{0.difference.percent:+.1f}",
+        "worse": lambda check: "yes" if check.passed else "NO",
+    }
     note = "Policy minus control, mean of the workloads; each control must score visibly worse, or the run is invalid."
-    header = ("control", "difference", "95 % interval", "%", "worse")
-    laws = [
-        (item.statement, f"{item.checked}", f"{max(item.worst, 0.0):.1e}", "yes" if item.holds else "NO")
-        for item in result.invariants
-    ]
+    laws: dict[str, Column] = {
+        "invariant": "{0.statement}",
+        "episodes": "{0.checked}",
+        "worst deviation": lambda law: f"{max(law.worst, 0.0):.1e}",
+        "holds": lambda law: "yes" if law.holds else "NO",
+    }
     return [
-        Table(header, controls, "Does the outcome depend on the network?", note),
-        Table(
-            ("invariant", "episodes", "worst deviation", "holds"),
-            laws,
-            "Is the meter sound?",
-            "Recomputed from raw counters.",
-        ),
+        Table.of(controls, result.dependence, "Does the outcome depend on the network?", note),
+        Table.of(laws, result.invariants, "Is the meter sound?", "Recomputed from raw counters."),
     ]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rlscaler_rl.evaluation.board import POLICY
-from rlscaler_rl.evaluation.schema import ServiceRow, ServiceVerdict
+from rlscaler_rl.evaluation.schema import ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning.history import duration
 from rlscaler_rl.evaluation.service_tuning.networks import FOUND_SPEC, GENERAL, OWN_SPEC
 from rlscaler_rl.evaluation.service_tuning.verdict import PATCH_FILE, TUNED_RIVALS, to_yaml
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 NETWORKS = {GENERAL: "general", OWN_SPEC: "trained under your spec", FOUND_SPEC: "trained under a found one"}
 
@@ -35,7 +35,7 @@ def text_report(verdict: ServiceVerdict) -> str:
         "",
         f"Held-back part: {verdict.episodes} episodes of {duration(verdict.episode_seconds)}, {verdict.level} level; "
         "differences are paired, with 95 % intervals.",
-        *_table(verdict.rows).text(),
+        *Table.of(COLUMNS, verdict.rows).text(),
         f"History: {history.source}, {duration(history.seconds)}, {kind} (rise {history.rise:.2f})",
         f"Stretches of one episode: {blocks}",
         f"99th percentiles of the load, requests/s: {peaks}",
@@ -71,19 +71,13 @@ def _spec(verdict: ServiceVerdict) -> list[str]:
     return [*lines, f"  - {recommendation.together}", *(f"    {line}" for line in to_yaml(recommendation).splitlines())]
 
 
-def _table(rows: tuple[ServiceRow, ...]) -> Table:
-    header = ("", "J", "cost/h", "late %", "p95 ms", "GPU", "CPU", "policy against it")
-    cells = [
-        (
-            row.label,
-            f"{row.j:.2f}",
-            f"{row.cost_per_hour:.2f}",
-            f"{row.late_percent:.2f}",
-            f"{row.p95_ms:.0f}",
-            f"{row.gpu_replicas:.1f}",
-            f"{row.cpu_replicas:.1f}",
-            f"{row.difference.shown()} {row.difference.verdict}" if row.difference else "",
-        )
-        for row in rows
-    ]
-    return Table(header, cells)
+COLUMNS: dict[str, Column] = {
+    "": "{0.label}",
+    "J": "{0.j:.2f}",
+    "cost/h": "{0.cost_per_hour:.2f}",
+    "late %": "{0.late_percent:.2f}",
+    "p95 ms": "{0.p95_ms:.0f}",
+    "GPU": "{0.gpu_replicas:.1f}",
+    "CPU": "{0.cpu_replicas:.1f}",
+    "policy against it": lambda row: f"{row.difference.shown()} {row.difference.verdict}" if row.difference else "",
+}

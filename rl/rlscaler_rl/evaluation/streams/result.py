@@ -6,7 +6,7 @@ import math
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.results.document import Document
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 
 class Spread(Document):
@@ -21,7 +21,7 @@ class Spread(Document):
         """Return the spread of `values` (N,), one for each seed."""
         return cls(mean=float(values.mean()), least=float(values.min()), most=float(values.max()))
 
-    def text(self, form: str) -> str:
+    def __format__(self, form: str) -> str:
         """Return `mean (least-most)`, or the mean alone where all seeds print alike."""
         mean, least, most = (_text(value, form) for value in (self.mean, self.least, self.most))
         return mean if mean == least == most else f"{mean} ({least}-{most})"
@@ -60,17 +60,16 @@ class Row(Document):
     j: Spread | None = None
     """Cost + 0.5 for each percent late, as for a service; messages that are left at the end are paid for."""
 
-    def cells(self) -> tuple[str, ...]:
-        """Return the row as text."""
-        figures = (
-            (self.p95_lag_seconds, ".1f"),
-            (self.late_percent, ".1f"),
-            (self.consumer_seconds, ".0f"),
-            (self.performance_cost, ".1f"),
-            (self.rebalances_per_hour, ".0f"),
-        )
-        texts = ("-" if figure is None else figure.text(form) for figure, form in figures)
-        return self.label, *texts, "-" if self.j is None else f"{self.j.mean:.1f}"
+
+COLUMNS: dict[str, Column] = {
+    "autoscaler": "{0.label}",
+    "p95 lag s": "{0.p95_lag_seconds:.1f}",
+    "late %": "{0.late_percent:.1f}",
+    "consumer-\nseconds": "{0.consumer_seconds:.0f}",
+    "in time a\nsecond": "{0.performance_cost:.1f}",
+    "rebalances\nan hour": "{0.rebalances_per_hour:.0f}",
+    "J": lambda row: "-" if row.j is None else f"{row.j.mean:.1f}",
+}
 
 
 class Consumers(Document):
@@ -102,16 +101,4 @@ class Simulation(Document):
         """Return the rows for a terminal."""
         group = f"{self.consumers.partitions} partitions, {self.consumers.protocol}"
         seeds = f"mean of {self.seeds} seeds (least-most)" if self.seeds > 1 else "one seed"
-        return Table(
-            (
-                "autoscaler",
-                "p95 lag s",
-                "late %",
-                "consumer-\nseconds",
-                "in time a\nsecond",
-                "rebalances\nan hour",
-                "J",
-            ),
-            [row.cells() for row in self.rows],
-            title=f"{self.load}, {self.load_seconds:,} s; {group}; {seeds}",
-        )
+        return Table.of(COLUMNS, self.rows, f"{self.load}, {self.load_seconds:,} s; {group}; {seeds}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from statistics import fmean
 
 from rlscaler_rl.results.document import Document
-from rlscaler_rl.results.table import Table
+from rlscaler_rl.results.table import Column, Table
 
 
 class Row(Document):
@@ -36,6 +36,18 @@ class Row(Document):
     """J over that of the first row, with its interval; None for that row itself."""
 
 
+COLUMNS: dict[str, Column] = {
+    "autoscaler": "{0.label}",
+    "J": lambda row: f"{fmean(row.j):.2f}",
+    "against the first": lambda row: row.behind or "",
+    "replica-hours over need": "{0.over_need:.2f}",
+    "late %": "{0.late_percent:.1f}",
+    "TTFT p95 s": "{0.first_p95:.2f}",
+    "TPOT p95 s": "{0.token_p95:.3f}",
+    "starts/h": "{0.starts_per_hour:.1f}",
+}
+
+
 class Comparison(Document):
     """All rows, on equal requests and cold starts."""
 
@@ -48,29 +60,5 @@ class Comparison(Document):
 
     def table(self) -> Table:
         """Return the rows for a terminal or a page."""
-        return Table(
-            (
-                "autoscaler",
-                "J",
-                "against the first",
-                "replica-hours over need",
-                "late %",
-                "TTFT p95 s",
-                "TPOT p95 s",
-                "starts/h",
-            ),
-            [
-                (
-                    row.label,
-                    f"{fmean(row.j):.2f}",
-                    row.behind or "",
-                    f"{row.over_need:.2f}",
-                    f"{row.late_percent:.1f}",
-                    f"{row.first_p95:.2f}",
-                    f"{row.token_p95:.3f}",
-                    f"{row.starts_per_hour:.1f}",
-                )
-                for row in self.rows
-            ],
-            title=f"{self.services} services of {len(set(self.servers))} servers, {self.seconds / 3600:g} h each",
-        )
+        title = f"{self.services} services of {len(set(self.servers))} servers, {self.seconds / 3600:g} h each"
+        return Table.of(COLUMNS, self.rows, title)
