@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rlscaler_dev.cluster import attach, binaries, kubeconfig, launcher, manifests, paths, state
+from rlscaler_dev.cluster import attach, binaries, launcher, manifests, paths, state
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kafka import component
 from rlscaler_dev.cluster.kafka.broker import Broker
@@ -26,8 +26,8 @@ from rlscaler_dev.cluster.launcher import Options, healthy, layout_of
 from rlscaler_dev.cluster.processes import supported
 from rlscaler_dev.cluster.progress import Reporter
 from rlscaler_dev.cluster.realnode import images, namespace, packages
-from rlscaler_dev.cluster.realnode.files import NodeFiles
-from rlscaler_dev.cluster.realnode.node import DEFAULT_GPUS, KWOK, REAL
+from rlscaler_dev.cluster.realnode.files import node_folder
+from rlscaler_dev.cluster.realnode.node import KWOK, REAL
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.cluster.versions import ADAPTER, CONTROL_PLANE, GATEWAY, REAL_NODE
 from rlscaler_dev.exceptions import DevClusterError, NotRunningError
@@ -87,33 +87,24 @@ class ClusterInfo:
 def up(
     name: str = DEFAULT_NAME,
     kubeconfig: Path | str | None = None,
-    gpu_nodes: int = 2,
-    gpus_per_node: int = 8,
-    cpu_nodes: int = 2,
     progress: Reporter | None = None,
     *,
-    cold_start_seconds: Mapping[str, tuple[float, float]] | None = None,
-    metrics_server: bool = True,
-    gateway_api: bool = True,
     adapter: bool = False,
     prometheus: bool = True,
     source: str | None = None,
-    merge_kubeconfig: bool = False,
     node: str | None = None,
-    real_gpus: int = DEFAULT_GPUS,
     kafka: bool = False,
+    **options: Any,
 ) -> ClusterInfo:
     """Start the cluster, or return it when it runs already. Remains of a killed run are cleaned first.
 
     kubeconfig: a cluster of the user's; then nothing is started except Prometheus beside it (`prometheus`).
-    cold_start_seconds: flavour -> (shortest, longest).
     adapter: serve GPU utilization from Prometheus to HorizontalPodAutoscalers (built at its first use).
     source: 'release' or 'build' instead of the usual order ('auto').
     node: 'real' runs containers on a node `real-1` beside the nodes that kwok plays (Linux, root and
     `make e2e-packages`); None: the node of the running cluster, else 'kwok'.
-    real_gpus: GPUs that the real node pretends to have.
-    gateway_api: serve the Gateway API's kinds; beside a real node also its data plane, which takes long to build.
     kafka: a Kafka broker beside it (Java, and Maven the first time); one that has ended is started again on its topics.
+    options: further fields of `launcher.Options`.
     Raises DevClusterError with a remedy.
     """
     reporter = progress or Reporter()
@@ -129,34 +120,23 @@ def up(
                 "the control plane starts on Linux only; elsewhere bring a cluster (kind, minikube) with --kubeconfig"
             )
         chosen = node or _node_of(state.load(name))
-        options = Options(
-            gpu_nodes,
-            gpus_per_node,
-            cpu_nodes,
-            dict(cold_start_seconds or {}),
-            metrics_server,
-            gateway_api,
-            chosen,
-            real_gpus,
-        )
+        wanted = Options(node=chosen, **options)
         jars = _kafka_jars(reporter) if kafka else None
         _revive_kafka(name, reporter)
-        cluster = _running(name, options, reporter)
+        cluster = _running(name, wanted, reporter)
         if cluster is None:
             if chosen == REAL:
                 packages.require_node()
-                NodeFiles.of(paths.cluster_dir(name))
-            real = [tool for tool in REAL_NODE if gateway_api or tool != GATEWAY] if chosen == REAL else []
+                node_folder(paths.cluster_dir(name))
+            real = [tool for tool in REAL_NODE if wanted.gateway_api or tool != GATEWAY] if chosen == REAL else []
             # All that is missing is built under one progress bar, before anything runs beside the compiler.
             provided = binaries.provide((*CONTROL_PLANE, *real, *([ADAPTER] if adapter else [])), reporter, source)
-            definitions = manifests.GATEWAY.manifests(reporter) if gateway_api else []
-            cluster = launcher.start(name, options, provided, definitions, reporter.say)
+            definitions = manifests.GATEWAY.manifests(reporter) if wanted.gateway_api else []
+            cluster = launcher.start(name, wanted, provided, definitions, reporter.say)
         if adapter and cluster.process(ADAPTER) is None:
             launcher.start_adapter(cluster, binaries.provide([ADAPTER], reporter, source), reporter.say)
         if jars is not None and cluster.process(KAFKA) is None:
             component.start(cluster, partial(layout_of, cluster), jars, reporter.say)
-        if merge_kubeconfig:
-            _merge(cluster)
         return _info(cluster)
 
 
@@ -252,15 +232,6 @@ def load_images(name: str, *archives: Path | str) -> list[str]:
 def names() -> list[str]:
     """Clusters that left a directory, running or not."""
     return state.names()
-
-
-def _merge(cluster: ClusterState) -> None:
-    target = kubeconfig.users_file()
-    before = kubeconfig.merge(kubeconfig.read(Path(cluster.kubeconfig)), target)
-    if before != kubeconfig.context_name(cluster.name):
-        cluster.previous_context = before
-    cluster.merged_into = str(target)
-    cluster.save()
 
 
 def _info(cluster: ClusterState) -> ClusterInfo:

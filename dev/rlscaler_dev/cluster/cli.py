@@ -57,7 +57,6 @@ def cluster() -> None:
 @click.option("--real-gpus", type=click.IntRange(0, 1000), default=16, show_default=True, help="With --node real.")
 @click.option("--adapter", is_flag=True, help="Serve Prometheus as external metrics for HorizontalPodAutoscalers.")
 @click.option("--kafka", is_flag=True, help="Also a Kafka broker; needs Java 17, and Maven the first time.")
-@click.option("--merge-kubeconfig", is_flag=True, help="Also add the context to $KUBECONFIG or ~/.kube/config.")
 @_source_option
 @output_option
 def up(name: str, output: str, kubeconfig: Path | None, **options: Any) -> None:

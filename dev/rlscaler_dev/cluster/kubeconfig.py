@@ -1,4 +1,4 @@
-"""Reading, writing and merging kubeconfig files."""
+"""Reading and writing kubeconfig files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.pki import Pki
 from rlscaler_dev.exceptions import DevClusterError
 
@@ -79,41 +78,3 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not any(content.get(section) for section in SECTIONS):
         raise DevClusterError(f"{path} is not a kubeconfig: it has no clusters, users or contexts")
     return content
-
-
-def users_file() -> Path:
-    """The kubeconfig that kubectl would write to: the first of $KUBECONFIG, else ~/.kube/config."""
-    first = os.environ.get("KUBECONFIG", "").split(os.pathsep)[0]
-    return Path(first).expanduser() if first else Path.home() / ".kube" / "config"
-
-
-def merge(config: dict[str, Any], target: Path) -> str:
-    """Add `config`'s entries to the user's file and select its context; other entries stay as they are.
-
-    Returns the context that was selected before.
-    """
-    with paths.hold("kubeconfig"):
-        merged: dict[str, Any] = read(target) if target.exists() else {"apiVersion": "v1", "kind": "Config"}
-        for section in SECTIONS:
-            names = {entry["name"] for entry in config[section]}
-            entries = [entry for entry in merged.get(section) or [] if entry["name"] not in names]
-            merged[section] = entries + config[section]
-        before = merged.get("current-context") or ""
-        merged["current-context"] = config["current-context"]
-        write(target, merged)
-    return str(before)
-
-
-def unmerge(cluster: str, target: Path, previous_context: str = "") -> None:
-    """Take the cluster's entries out of the user's file again, and select the context that was selected before."""
-    if not target.exists():
-        return
-    name = context_name(cluster)
-    with paths.hold("kubeconfig"):
-        config = read(target)
-        for section in SECTIONS:
-            config[section] = [entry for entry in config.get(section) or [] if entry["name"] != name]
-        if config.get("current-context") == name:
-            known = {entry["name"] for entry in config["contexts"]}
-            config["current-context"] = previous_context if previous_context in known else ""
-        write(target, config)

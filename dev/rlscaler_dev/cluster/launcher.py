@@ -60,6 +60,7 @@ class Options:
     """Flavour -> range; missing flavours keep their default (kwok.COLD_START_SECONDS)."""
     metrics_server: bool = True
     gateway_api: bool = True
+    """Serve the Gateway API's kinds; beside a real node also its data plane, which takes long to build."""
     node: str = real_node.KWOK
     """'real' for a kubelet with containers beside the nodes that kwok plays."""
     real_gpus: int = real_node.DEFAULT_GPUS
@@ -102,8 +103,6 @@ def clean(name: str, keep_logs: bool = False) -> int:
     known = state.load(name)
     killed = processes.stop(known.processes if known else [], directory)
     cgroups.remove(name)
-    if known and known.merged_into:
-        kubeconfig.unmerge(name, Path(known.merged_into), known.previous_context)
     if keep_logs:
         for entry in directory.iterdir() if directory.is_dir() else ():
             if entry.is_dir() and entry.name != "logs":

@@ -25,10 +25,6 @@ class ClusterState:
     server: str = ""
     server_version: str = ""
     kubeconfig: str = ""
-    merged_into: str | None = None
-    """A kubeconfig of the user's that holds our context too (--merge-kubeconfig)."""
-    previous_context: str = ""
-    """The context that was selected there before ours."""
     ports: dict[str, int] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     binaries: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -14,11 +14,6 @@ from rlscaler_dev.cluster.components import PORTS, Layout, command
 from rlscaler_dev.exceptions import DevClusterError
 
 
-@pytest.fixture
-def admin(tmp_path: Path) -> dict[str, object]:
-    return kubeconfig.admin("unit", "https://127.0.0.1:20001", pki.create(tmp_path / "pki"))
-
-
 def test_certificates_are_signed_by_the_ca_and_keys_are_private(tmp_path: Path) -> None:
     made = pki.create(tmp_path / "pki")
     authority = x509.load_pem_x509_certificate(made.ca_cert.read_bytes())
@@ -26,26 +21,6 @@ def test_certificates_are_signed_by_the_ca_and_keys_are_private(tmp_path: Path) 
         x509.load_pem_x509_certificate(path.read_bytes()).verify_directly_issued_by(authority)
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (tmp_path / "pki").iterdir())
     assert not (tmp_path / "pki" / "ca.key").exists()
-
-
-def test_merging_keeps_the_users_entries_and_unmerging_restores_them(tmp_path: Path, admin: dict[str, object]) -> None:
-    target = tmp_path / "config"
-    users = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "work", "cluster": {"server": "https://work"}}],
-        "users": [{"name": "me", "user": {"token": "t"}}],
-        "contexts": [{"name": "work", "context": {"cluster": "work", "user": "me"}}],
-        "current-context": "work",
-    }
-    target.write_text(yaml.safe_dump(users))
-    assert kubeconfig.merge(admin, target) == "work"
-    kubeconfig.merge(admin, target)
-    merged = yaml.safe_load(target.read_text())
-    assert [entry["name"] for entry in merged["contexts"]] == ["work", "rlscaler-unit"]
-    assert merged["current-context"] == "rlscaler-unit"
-    kubeconfig.unmerge("unit", target, "work")
-    assert yaml.safe_load(target.read_text()) == users
 
 
 def test_a_file_that_is_no_kubeconfig_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from rlscaler_dev.cluster import pki, prometheus
 from rlscaler_dev.cluster.components import PORTS, Layout, command
 from rlscaler_dev.cluster.network import HOST
 from rlscaler_dev.cluster.realnode import daemons, forward, images, packages
-from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.files import node_folder
 from rlscaler_dev.cluster.realnode.images import Image
 from rlscaler_dev.cluster.versions import CONTROL_PLANE, REAL_NODE, TOOLS
 from rlscaler_dev.exceptions import DevClusterError, StartError
@@ -82,7 +82,7 @@ def test_packages_are_installed_by_apt_or_named(monkeypatch: pytest.MonkeyPatch,
 @pytest.mark.parametrize("hidden", ["/var/cache/rlscaler/clusters/x", "/run/x"])
 def test_a_cache_that_the_namespace_would_hide_is_refused(hidden: str) -> None:
     with pytest.raises(StartError, match="set RLSCALER_CACHE"):
-        NodeFiles.of(Path(hidden))
+        node_folder(Path(hidden))
 
 
 def test_an_image_is_a_valid_oci_layout_with_the_same_digests_every_time(tmp_path: Path) -> None:

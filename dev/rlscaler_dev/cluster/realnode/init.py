@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from rlscaler_dev.cluster.network import NODE_IP, NODE_PREFIX
-from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.files import READY, node_folder
 
 GLOBAL_SYSCTLS = {
     "vm/overcommit_memory": "1",
@@ -42,15 +42,16 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True)
 
 
-def filesystems(files: NodeFiles) -> None:
+def filesystems(node: Path) -> None:
     """A fresh /run; a /var whose changes stay in the cluster's directory."""
     run("mount", "--make-rprivate", "/")
     run("mount", "--make-rshared", "/")  # as the kubelet expects of its root
     run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")
     Path("/run/lock").mkdir()
-    for directory in (files.var_upper, files.var_work):
+    upper, work = node / "var", node / "var.work"
+    for directory in (upper, work):
         directory.mkdir(parents=True, exist_ok=True)
-    layers = f"lowerdir=/var,upperdir={files.var_upper},workdir={files.var_work}"
+    layers = f"lowerdir=/var,upperdir={upper},workdir={work}"
     run("mount", "-t", "overlay", "-o", layers, "overlay", "/var")
 
 
@@ -101,12 +102,12 @@ def reap() -> None:
 
 def main() -> None:
     """Prepare everything, say so, reap."""
-    files = NodeFiles.of(Path(sys.argv[1]))
-    filesystems(files)
+    node = node_folder(Path(sys.argv[1]))
+    filesystems(node)
     kernel()
     network()
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
-    files.ready.touch()
+    (node / READY).touch()
     reap()
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rlscaler_dev.cluster import processes
 from rlscaler_dev.cluster.processes import ProcessRecord
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import cgroups, packages
-from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.files import READY, node_folder
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.exceptions import NotRunningError, StartError
 
@@ -25,8 +26,8 @@ def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[s
 
     Raises StartError with the end of the log when a mount, interface or sysctl is refused.
     """
-    files = NodeFiles.of(cluster.directory)
-    files.directory.mkdir(parents=True, exist_ok=True)
+    folder = node_folder(cluster.directory)
+    folder.mkdir(parents=True, exist_ok=True)
     try:
         cgroups.create(cluster.name)
     except OSError as error:
@@ -35,7 +36,9 @@ def open_namespace(cluster: ClusterState, forwards: Mapping[int, int]) -> list[s
     init = [sys.executable, "-m", f"{_MODULE}.init", str(cluster.directory)]
     record = processes.spawn(NAMESPACE, [*unshare, *init], cluster.directory)
     cluster.record(record)
-    wait_until(lambda: _opened(record, files), "the node's namespace", OPEN_TIMEOUT_SECONDS, interval_seconds=0.02)
+    wait_until(
+        lambda: _opened(record, folder / READY), "the node's namespace", OPEN_TIMEOUT_SECONDS, interval_seconds=0.02
+    )
     forward(cluster, FORWARDER, forwards)
     return prefix(cluster)
 
@@ -50,9 +53,9 @@ def forward(cluster: ClusterState, name: str, forwards: Mapping[int, int]) -> No
     cluster.record(processes.spawn(name, forwarder, cluster.directory))
 
 
-def _opened(record: ProcessRecord, files: NodeFiles) -> bool:
+def _opened(record: ProcessRecord, ready: Path) -> bool:
     record.check("\nA real node in a container needs --privileged")
-    return files.ready.exists()
+    return ready.exists()
 
 
 def _first_process(record: ProcessRecord) -> int:

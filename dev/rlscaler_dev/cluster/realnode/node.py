@@ -16,7 +16,7 @@ from rlscaler_dev.cluster.kwok import GPU_RESOURCE
 from rlscaler_dev.cluster.network import GATEWAY_CLASS, GATEWAY_METRICS_PORT, GATEWAY_PORT, NODE_IP, NODE_NAME
 from rlscaler_dev.cluster.readiness import wait_until
 from rlscaler_dev.cluster.realnode import daemons, images, namespace, packages
-from rlscaler_dev.cluster.realnode.files import NodeFiles
+from rlscaler_dev.cluster.realnode.files import node_folder
 from rlscaler_dev.cluster.state import ClusterState
 
 KWOK, REAL = "kwok", "real"
@@ -42,13 +42,13 @@ def open_node(cluster: ClusterState, layout: Layout) -> Future[list[str]]:
     namespace.spawn(cluster, "containerd", containerd)
     with_images = (images.pause(), images.prometheus(Path(layout.binaries["prometheus"])))
     executor = ThreadPoolExecutor(1, thread_name_prefix="images")
-    imported = executor.submit(_import, cluster, NodeFiles.of(layout.directory), prefix, with_images)
+    imported = executor.submit(_import, cluster, node_folder(layout.directory) / "images", prefix, with_images)
     executor.shutdown(wait=False)
     return imported
 
 
-def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: tuple[images.Image, ...]) -> list[str]:
-    archives = [images.write(image, files.images_dir / f"{number}.tar") for number, image in enumerate(chosen)]
+def _import(cluster: ClusterState, folder: Path, prefix: list[str], chosen: tuple[images.Image, ...]) -> list[str]:
+    archives = [images.write(image, folder / f"{number}.tar") for number, image in enumerate(chosen)]
     probe = [*prefix, packages.needed("ctr"), "version"]
 
     def answers() -> bool:
@@ -58,7 +58,7 @@ def _import(cluster: ClusterState, files: NodeFiles, prefix: list[str], chosen: 
 
     wait_until(answers, "containerd's readiness", CONTAINERD_TIMEOUT_SECONDS)
     messages = images.load(prefix, archives)
-    shutil.rmtree(files.images_dir)
+    shutil.rmtree(folder)
     return messages
 
 
