@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from rlscaler_dev.cluster import kwok as played_nodes
 from rlscaler_dev.cluster import pki, prometheus
 from rlscaler_dev.cluster.components import PORTS, Layout, command
+from rlscaler_dev.cluster.images import content
 from rlscaler_dev.cluster.network import HOST
 from rlscaler_dev.cluster.realnode import daemons, forward, images, packages
 from rlscaler_dev.cluster.realnode.files import node_folder
@@ -85,40 +86,25 @@ def test_a_cache_that_the_namespace_would_hide_is_refused(hidden: str) -> None:
         node_folder(Path(hidden))
 
 
-def test_an_image_is_a_valid_oci_layout_with_the_same_digests_every_time(tmp_path: Path) -> None:
+def test_an_image_is_an_archive_as_docker_saves_it_and_the_same_every_time(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x7fELF")
     image = Image("localhost/thing:1", program, ("/bin/thing", "--flag"))
-    first = images.write(image, tmp_path / "first" / "thing.tar").read_bytes()
-    assert images.write(image, tmp_path / "second" / "thing.tar").read_bytes() == first
-    with tarfile.open(tmp_path / "first" / "thing.tar") as archive:
-        files = {entry.name: archive.extractfile(entry).read() for entry in archive}  # type: ignore[union-attr]
-    blobs = {name.rpartition("/")[2]: content for name, content in files.items() if name.startswith("blobs/")}
-    assert all(hashlib.sha256(content).hexdigest() == digest for digest, content in blobs.items())
-    reference = json.loads(files["index.json"])["manifests"][0]
-    assert reference["annotations"]["io.containerd.image.name"] == "localhost/thing:1"
-    manifest = json.loads(blobs[reference["digest"].removeprefix("sha256:")])
-    settings = json.loads(blobs[manifest["config"]["digest"].removeprefix("sha256:")])
-    assert settings["config"] == {"User": "65534", "Entrypoint": ["/bin/thing", "--flag"], "WorkingDir": "/"}
-    assert settings["rootfs"]["diff_ids"] == [manifest["layers"][0]["digest"]]
+    first = images.write(image, tmp_path / "first" / "thing.tar")
+    assert images.write(image, tmp_path / "second" / "thing.tar").read_bytes() == first.read_bytes()
+    found = content.read(first)
+    assert found.config == {"User": "65534", "Entrypoint": ["/bin/thing", "--flag"], "WorkingDir": "/"}
+    assert found.sizes == ({"bin/thing": 4},)
+    with tarfile.open(first) as archive:
+        (manifest,) = json.load(archive.extractfile("manifest.json"))  # type: ignore[arg-type]
+        layer = archive.extractfile("layer.tar").read()  # type: ignore[union-attr]
+    assert manifest["RepoTags"] == ["localhost/thing:1"]
+    assert found.layers == (f"sha256:{hashlib.sha256(layer).hexdigest()}",)
 
 
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(DevClusterError, match=r"no image archive at .*nothing\.tar"):
         images.load([], [tmp_path / "nothing.tar"])
-
-
-def test_the_api_server_reaches_kubelets_and_pods_reach_it(layout: Layout) -> None:
-    options = command(layout, "kube-apiserver")
-    assert "--advertise-address=10.88.0.2" in options
-    assert "--endpoint-reconciler-type=none" not in options
-    assert f"--kubelet-client-key={layout.pki.admin_key}" in options
-
-
-def test_kwok_leaves_the_real_node_alone(layout: Layout) -> None:
-    assert "--manage-all-nodes=false" in command(layout, "kwok")
-    assert "--manage-nodes-with-label-selector=pool!=real" in command(layout, "kwok")
-    assert "--node-labels=pool=real,nvidia.com/gpu.present=true" in command(layout, "kubelet")
 
 
 def test_pods_land_on_played_nodes_only_when_they_tolerate_it() -> None:

@@ -1,4 +1,4 @@
-"""Container images without an engine or a registry: written as OCI archives, imported into containerd."""
+"""Container images without an engine or a registry: written as archives, imported into containerd."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ PAUSE = "localhost/pause:1"
 PROMETHEUS = "localhost/prometheus:1"
 NAMESPACE = "k8s.io"
 """containerd's namespace of the kubelet's images."""
-_OCI = "application/vnd.oci.image"
 _NOBODY = 65534
 
 
@@ -47,55 +46,28 @@ def prometheus(binary: Path) -> Image:
 
 
 def write(image: Image, target: Path) -> Path:
-    """Write the image as an OCI archive; the same program gives the same digests.
+    """Write the image as `docker save` does; the same program gives the same archive.
 
-    Layout: https://github.com/opencontainers/image-spec/blob/main/image-layout.md
+    Layout: https://github.com/moby/docker-image-spec/blob/main/v1.2.md
     """
-    layer = _layer(image)
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        _add(archive, image.entrypoint[0].lstrip("/"), image.program.read_bytes(), 0o755)
     config = _json(
         {
             "architecture": architecture(),
             "os": "linux",
             "config": {"User": str(image.user), "Entrypoint": list(image.entrypoint), "WorkingDir": "/"},
-            "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer.getvalue())}"]},
         }
     )
-    manifest = _json(
-        {
-            "schemaVersion": 2,
-            "mediaType": f"{_OCI}.manifest.v1+json",
-            "config": _descriptor(config, "config.v1+json"),
-            "layers": [_descriptor(layer, "layer.v1.tar")],
-        }
-    )
-    index = _json(
-        {
-            "schemaVersion": 2,
-            "manifests": [
-                _descriptor(manifest, "manifest.v1+json")
-                | {
-                    "annotations": {
-                        "io.containerd.image.name": image.name,
-                        "org.opencontainers.image.ref.name": image.name,
-                    }
-                }
-            ],
-        }
-    )
+    name = f"{_digest(config)}.json"
     target.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(target, "w") as archive:
-        _add(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
-        _add(archive, "index.json", index)
-        for blob in (layer, config, manifest):
-            _add(archive, f"blobs/sha256/{_digest(blob).removeprefix('sha256:')}", blob)
+        _add(archive, "manifest.json", _json([{"Config": name, "RepoTags": [image.name], "Layers": ["layer.tar"]}]))
+        _add(archive, name, config)
+        _add(archive, "layer.tar", layer.getvalue())
     return target
-
-
-def _layer(image: Image) -> bytes:
-    content = io.BytesIO()
-    with tarfile.open(fileobj=content, mode="w", format=tarfile.GNU_FORMAT) as archive:
-        _add(archive, image.entrypoint[0].lstrip("/"), image.program.read_bytes(), 0o755)
-    return content.getvalue()
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644) -> None:
@@ -104,16 +76,12 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, mode: int = 0o644)
     archive.addfile(entry, io.BytesIO(content))
 
 
-def _json(content: Mapping[str, Any]) -> bytes:
+def _json(content: Any) -> bytes:
     return json.dumps(content, sort_keys=True).encode()
 
 
 def _digest(blob: bytes) -> str:
-    return "sha256:" + hashlib.sha256(blob).hexdigest()
-
-
-def _descriptor(blob: bytes, kind: str) -> dict[str, Any]:
-    return {"mediaType": f"{_OCI}.{kind}", "digest": _digest(blob), "size": len(blob)}
+    return hashlib.sha256(blob).hexdigest()
 
 
 def load(prefix: Sequence[str], archives: Sequence[Path]) -> list[str]:
