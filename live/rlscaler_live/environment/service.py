@@ -150,9 +150,9 @@ class LiveService:
         cache, self._others = WatchCache(), Registry()
         try:
             async for body in listed(self._kube, namespaces, "autoscaling/v2", "horizontalpodautoscalers"):
-                cache.put_autoscaler("HorizontalPodAutoscaler", body)
+                cache.autoscalers.put("HorizontalPodAutoscaler", body)
             async for body in listed(self._kube, namespaces, "keda.sh/v1alpha1", "scaledobjects", optional=True):
-                cache.put_autoscaler("ScaledObject", body)
+                cache.autoscalers.put("ScaledObject", body)
             async for body in listed(self._kube, namespaces, f"{GROUP}/{VERSION}", PLURAL, optional=True):
                 self._others.put(body)
         except OperatorError as error:

@@ -1,4 +1,4 @@
-"""Cache of the watched objects around the policies: targets, pods, scalers and routes.
+"""Cache of the watched objects around the policies: targets, their pods and routes.
 
 It holds plain dictionaries with a few numbers per object: an index in kopf or whole bodies would cost seconds and
 hundreds of MiB in a large cluster.
@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from statistics import median
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
+from rlscaler_operator.cluster.autoscalers import Autoscalers
 from rlscaler_operator.cluster.bodies import (
     Deployment,
     Key,
@@ -26,14 +27,12 @@ from rlscaler_operator.cluster.bodies import (
     older,
     owns,
     parse_deployment,
-    referenced,
     selector_of,
     start_seconds,
     was_ready,
     why_not_ready,
 )
 from rlscaler_operator.cluster.holders import NodeHolders
-from rlscaler_operator.cluster.keda_objects import lacks_metrics_of, policies_of
 from rlscaler_operator.cluster.kinds import TargetKind, TargetKinds, is_other
 from rlscaler_operator.cluster.kube import FIELD_MANAGER, Kube, object_path
 from rlscaler_operator.cluster.lacking import Lacking
@@ -58,22 +57,6 @@ COLD_STARTS_NEEDED = 3
 """Pods that must have started before their cold start counts as learned."""
 
 
-@dataclass(slots=True)
-class Autoscaler:
-    """A HorizontalPodAutoscaler or a ScaledObject."""
-
-    kind: str
-    name: str
-    target: str
-    """Name of the scaled Deployment, or a reference to an object of another kind."""
-    policies: frozenset[str] = frozenset()
-    """Policies whose recommendations a ScaledObject takes by the external scaler; empty for an HPA."""
-    made_for: str = ""
-    """Name of the ScaledObject for which KEDA made this HPA and whose metrics the HPA lacks; empty: there is none."""
-    revision: int = field(default=0, compare=False)
-    """Number of the cache's own that changes with every field above."""
-
-
 class Seen(NamedTuple):
     """Known pod of a target."""
 
@@ -91,10 +74,6 @@ class WatchCache:
     routes: dict[Key, dict[str, Any]] = field(default_factory=dict)
     """HTTPRoutes: `{"metadata": {"resourceVersion", "generation"}, "spec": {"rules", "parentRefs"},
     "status": {"parents"}, "manager": the field manager that set the rules, "seenAt": monotonic time}`."""
-    _autoscalers: dict[tuple[str, str, str], Autoscaler] = field(default_factory=dict)
-    """Scalers by (kind, namespace, name)."""
-    _scaled: dict[Key, list[Autoscaler]] = field(default_factory=dict)
-    """Scalers by the Deployment that they scale."""
     _starts: dict[Key, deque[float]] = field(default_factory=dict)
     """Newest cold starts in seconds, by Deployment."""
     _seen: dict[Key, Seen] = field(default_factory=dict)
@@ -110,6 +89,8 @@ class WatchCache:
     """Pods by the nodes that they hold; None = pods of some namespaces are not watched, or it is not needed."""
     sizes: SizedPods | None = None
     """Sizes of pods; None = they are not needed."""
+    autoscalers: Autoscalers = field(default_factory=Autoscalers)
+    """Other writers of replicas."""
     verticals: VerticalAutoscalers = field(default_factory=VerticalAutoscalers)
     """Other writers of the size of pods."""
     kinds: TargetKinds = field(default_factory=TargetKinds)
@@ -125,7 +106,7 @@ class WatchCache:
     def revisions(self, target: Key) -> tuple[int, int, int]:
         """Return the revisions of a target, its autoscalers and its VerticalPodAutoscaler; 0 where there is none."""
         deployment, vertical = self.deployments.get(target), self.verticals.of(target)
-        scalers = sum(scaler.revision for scaler in self._scaled.get(target, ()))
+        scalers = sum(scaler.revision for scaler in self.autoscalers.all_of(target))
         return deployment.revision if deployment else 0, scalers, vertical.revision if vertical else 0
 
     def put_deployment(self, body: Mapping[str, Any]) -> bool:
@@ -192,40 +173,6 @@ class WatchCache:
             self._note_lacking(key, deployment)
             if _reported(deployment) != before:
                 deployment.revision = next(self._numbers)
-
-    def put_autoscaler(self, kind: str, body: Mapping[str, Any]) -> None:
-        key = key_of(body)
-        old = self._autoscalers.get((kind, *key))
-        self.drop_autoscaler(kind, key)
-        target = referenced(body.get("spec", {}).get("scaleTargetRef", {}))
-        autoscaler = Autoscaler(kind, key[1], target, policies_of(body), lacks_metrics_of(body))
-        autoscaler.revision = old.revision if old is not None and old == autoscaler else next(self._numbers)
-        self._autoscalers[kind, *key] = autoscaler
-        self._scaled.setdefault((key[0], autoscaler.target), []).append(autoscaler)
-
-    def drop_autoscaler(self, kind: str, key: Key) -> None:
-        autoscaler = self._autoscalers.pop((kind, *key), None)
-        if autoscaler is not None:
-            scalers = self._scaled[key[0], autoscaler.target]
-            scalers.remove(autoscaler)
-            if not scalers:
-                del self._scaled[key[0], autoscaler.target]
-
-    def drop_autoscalers(self, kind: str) -> None:
-        """Forget all scalers of a kind."""
-        for known_kind, namespace, name in list(self._autoscalers):
-            if known_kind == kind:
-                self.drop_autoscaler(kind, (namespace, name))
-
-    def autoscaler_of(self, namespace: str, deployment: str) -> Autoscaler | None:
-        """Return the HorizontalPodAutoscaler or ScaledObject that scales a target; None where there is none."""
-        autoscalers = self._scaled.get((namespace, deployment), ())
-        # A ScaledObject goes first: the HorizontalPodAutoscaler beside it is KEDA's, which would make it again.
-        return next((scaler for scaler in autoscalers if scaler.kind == "ScaledObject"), next(iter(autoscalers), None))
-
-    def scalers_of(self, key: Key) -> Sequence[Autoscaler]:
-        """Return all scalers of a target."""
-        return self._scaled.get(key, ())
 
     def put_route(self, body: Mapping[str, Any]) -> None:
         metadata = body.get("metadata", {})
@@ -362,10 +309,6 @@ class WatchCache:
     def known_targets(self, kind: TargetKind) -> set[Key]:
         """Return the keys of the known targets of a kind."""
         return {key for key in self.deployments if self.kinds.of(key[1]) == kind}
-
-    def known_autoscalers(self, kind: str) -> set[Key]:
-        """Return the names of the known scalers of a kind."""
-        return {(namespace, name) for known, namespace, name in self._autoscalers if known == kind}
 
     def pending_seconds(self, key: Key) -> float:
         """Return for how many seconds the oldest replica that is not ready has been asked for; 0 where all are.

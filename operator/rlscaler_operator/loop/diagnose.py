@@ -155,7 +155,7 @@ class Diagnostician:
             elif kind == "VerticalPodAutoscaler":
                 self._cache.verticals.drop((namespace, name))
             else:
-                self._cache.drop_autoscaler(kind, (namespace, name))
+                self._cache.autoscalers.drop(kind, (namespace, name))
             return True
         return False
 

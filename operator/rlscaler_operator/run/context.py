@@ -182,9 +182,9 @@ class Context:
         @_fenced(kind)
         def put(_: Context, body: Body, deleted: bool) -> None:
             if deleted:
-                cache.drop_autoscaler(kind, key_of(body))
+                cache.autoscalers.drop(kind, key_of(body))
             else:
-                cache.put_autoscaler(kind, body)
+                cache.autoscalers.put(kind, body)
 
         put(self, body, deleted)
 
@@ -252,7 +252,7 @@ class Context:
         elif resource == HTTP_ROUTES:
             self.engine.cache.routes.clear()
         elif resource == SCALED_OBJECTS:
-            self.engine.cache.drop_autoscalers("ScaledObject")
+            self.engine.cache.autoscalers.drop_kind("ScaledObject")
         elif resource == VERTICAL_AUTOSCALERS:
             self.engine.cache.verticals.clear()
         else:

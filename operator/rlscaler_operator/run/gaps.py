@@ -75,7 +75,7 @@ def watched(engine: Engine) -> list[Watched]:
         ),
     ]
     for resource, scaler in ((HPAS, "HorizontalPodAutoscaler"), (SCALED_OBJECTS, "ScaledObject")):
-        known, forget = partial(cache.known_autoscalers, scaler), partial(cache.drop_autoscaler, scaler)
+        known, forget = partial(cache.autoscalers.known, scaler), partial(cache.autoscalers.drop, scaler)
         kinds.append(optional(resource, known, forget))
     for kind in (DEPLOYMENTS, *cache.kinds.others):
         of_kind = partial(cache.known_targets, kind)

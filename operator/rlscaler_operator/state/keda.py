@@ -12,7 +12,7 @@ REASON = "KEDAFallback"
 def keda_fallback(claim: Claim, cache: WatchCache) -> str:
     """Return that KEDA scales a target by CPU in place of this policy, and the remedy; empty where it does not."""
     for target in claim.deployments:
-        scalers = cache.scalers_of((claim.namespace, target))
+        scalers = cache.autoscalers.all_of((claim.namespace, target))
         takes = {scaler.name for scaler in scalers if claim.name in scaler.policies}
         for scaler in scalers:
             if scaler.made_for in takes:

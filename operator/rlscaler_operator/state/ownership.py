@@ -147,7 +147,7 @@ def find_conflict(claim: Claim, others: Mapping[Key, list[Claim]], cache: WatchC
     `others` are the policies that act (mode Auto), by (namespace, Deployment); the oldest of them holds it.
     """
     for deployment in claim.deployments:
-        autoscaler = cache.autoscaler_of(claim.namespace, deployment)
+        autoscaler = cache.autoscalers.of((claim.namespace, deployment))
         if autoscaler is not None:
             kind = {"HorizontalPodAutoscaler": "HPA"}.get(autoscaler.kind, autoscaler.kind)
             command = f"kubectl -n {claim.namespace} delete {kind.lower()} {autoscaler.name}"

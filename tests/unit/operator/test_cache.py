@@ -277,10 +277,10 @@ def test_all_autoscalers_of_a_kind_are_dropped_at_once():
     cache = WatchCache()
     for kind, target in (("ScaledObject", "one"), ("ScaledObject", "two"), ("HorizontalPodAutoscaler", "two")):
         body = {"metadata": {"namespace": "ns", "name": target}, "spec": {"scaleTargetRef": {"name": target}}}
-        cache.put_autoscaler(kind, body)
-    cache.drop_autoscalers("ScaledObject")
-    assert cache.autoscaler_of("ns", "one") is None
-    assert cache.autoscaler_of("ns", "two").kind == "HorizontalPodAutoscaler"
+        cache.autoscalers.put(kind, body)
+    cache.autoscalers.drop_kind("ScaledObject")
+    assert cache.autoscalers.of(("ns", "one")) is None
+    assert cache.autoscalers.of(("ns", "two")).kind == "HorizontalPodAutoscaler"
 
 
 def test_nothing_is_kept_of_what_is_gone():
@@ -288,7 +288,7 @@ def test_nothing_is_kept_of_what_is_gone():
     empty = repr(WatchCache(sizes=None, clock=cache.clock, kinds=cache.kinds, verticals=cache.verticals, _numbers=1))
     cache.put_deployment(body())
     scaler = {"metadata": {"namespace": "ns", "name": "hpa"}, "spec": {"scaleTargetRef": {"name": "chat"}}}
-    cache.put_autoscaler("HorizontalPodAutoscaler", scaler)
+    cache.autoscalers.put("HorizontalPodAutoscaler", scaler)
     for uid in ("a", "b"):
         for ready in (None, "2026-01-01T00:00:50Z"):
             seen = pod(uid, ready=ready)
@@ -299,7 +299,7 @@ def test_nothing_is_kept_of_what_is_gone():
     stuck_pod = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
     cache.put_pod(starting | {"status": {"containerStatuses": [{"state": stuck_pod}]}, "spec": {"containers": []}})
     assert cache.words(("ns", "chat"))
-    cache.drop_autoscaler("HorizontalPodAutoscaler", ("ns", "hpa"))
+    cache.autoscalers.drop("HorizontalPodAutoscaler", ("ns", "hpa"))
     for uid in ("a", "b", "c"):
         gone = pod(uid)
         gone["metadata"]["name"] = gone["metadata"]["name"] if uid == "c" else f"chat-6b7f-{uid}"

@@ -21,7 +21,7 @@ async def test_what_else_scales_ends_with_its_object_even_where_the_watch_missed
     api_server, kube, policy_body, mode
 ):
     cache, registry = WatchCache(), Registry()
-    cache.put_autoscaler("HorizontalPodAutoscaler", HPA)
+    cache.autoscalers.put("HorizontalPodAutoscaler", HPA)
     body = policy_body()
     body["spec"]["mode"] = mode
     policy = registry.put(body)
@@ -62,8 +62,8 @@ async def test_an_hpa_that_keda_made_while_the_external_scaler_was_down_is_named
     spec = {"scaleTargetRef": {"name": "chat-gpu"}}
     scaled = {"metadata": {"namespace": "ns", "name": "chat"}, "spec": spec | {"triggers": [trigger]}}
     made = {"namespace": "ns", "name": "keda-hpa-chat", "labels": {"scaledobject.keda.sh/name": "chat"}}
-    cache.put_autoscaler("ScaledObject", scaled)
-    cache.put_autoscaler("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": metrics}})
+    cache.autoscalers.put("ScaledObject", scaled)
+    cache.autoscalers.put("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": metrics}})
     body = policy_body()
     body["spec"]["mode"] = "Shadow"
     findings = await Diagnostician(kube, cache, registry).diagnose(registry.put(body), None)
@@ -71,7 +71,7 @@ async def test_an_hpa_that_keda_made_while_the_external_scaler_was_down_is_named
     assert (conflicted.status, conflicted.reason) == (("True", "KEDAFallback") if found else ("False", "NotActing"))
     assert ("kubectl -n ns delete hpa keda-hpa-chat" in conflicted.message) is found
     before = cache.revisions(("ns", "chat-gpu"))
-    cache.put_autoscaler("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": BY_POLICY}})
+    cache.autoscalers.put("HorizontalPodAutoscaler", {"metadata": made, "spec": spec | {"metrics": BY_POLICY}})
     assert (cache.revisions(("ns", "chat-gpu")) != before) is (metrics != BY_POLICY), "a report follows"
 
 

@@ -47,8 +47,8 @@ def engine():
     cache = WatchCache(kinds=TargetKinds(["apps/v1/statefulsets/StatefulSet"]), holders=NodeHolders())
     for name in ("chat", "web"):
         cache.put_deployment(body(name))
-        cache.put_autoscaler("HorizontalPodAutoscaler", body(name, spec={"scaleTargetRef": {"name": name}}))
-        cache.put_autoscaler("ScaledObject", body(name, spec={"scaleTargetRef": {"name": name}}))
+        cache.autoscalers.put("HorizontalPodAutoscaler", body(name, spec={"scaleTargetRef": {"name": name}}))
+        cache.autoscalers.put("ScaledObject", body(name, spec={"scaleTargetRef": {"name": name}}))
         cache.put_route(body(name, spec={}))
         cache.verticals.put(body(name, spec={"targetRef": {"kind": "Deployment", "name": name}}))
         cache.put_pod(pod(f"chat-5d4f-{name}"))
@@ -80,8 +80,8 @@ async def test_of_every_kind_what_is_gone_is_forgotten_and_the_rest_stays(engine
     """An HPA that was deleted in a gap held its target for ever, and a pod counted as ready."""
     api = Api(*(object_of(plural, "web") for plural in KINDS))
     assert await looks(engine, api, namespaces) == dict.fromkeys(KINDS, 1)
-    assert engine.cache.autoscaler_of("ns", "chat") is None
-    assert engine.cache.autoscaler_of("ns", "web") is not None
+    assert engine.cache.autoscalers.of(("ns", "chat")) is None
+    assert engine.cache.autoscalers.of(("ns", "web")) is not None
     assert set(engine.cache.pods["ns", "chat"]) == {"chat-5d4f-web"}
     assert engine.budgets.known == ["web"]
 

@@ -33,7 +33,7 @@ def hpa(target="chat-cpu", namespace="ns", kind="Deployment"):
 
 def test_an_hpa_on_a_target_is_a_conflict():
     cache = WatchCache()
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa())
     conflict = find_conflict(NEW, claims(NEW), cache)
     assert conflict.reason == "HorizontalPodAutoscalerExists"
     assert "chat-cpu" in conflict.message
@@ -41,18 +41,18 @@ def test_an_hpa_on_a_target_is_a_conflict():
 
 def test_an_hpa_elsewhere_is_none():
     cache = WatchCache()
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(namespace="other"))
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(kind="StatefulSet"))
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa(namespace="other"))
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa(kind="StatefulSet"))
     assert find_conflict(NEW, claims(NEW), cache) is None
 
 
 def test_an_hpa_that_is_pointed_elsewhere_or_deleted_frees_the_target():
     cache = WatchCache()
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa(target="else"))
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa())
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa(target="else"))
     assert find_conflict(NEW, claims(NEW), cache) is None
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
-    cache.drop_autoscaler("HorizontalPodAutoscaler", ("ns", "h"))
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa())
+    cache.autoscalers.drop("HorizontalPodAutoscaler", ("ns", "h"))
     assert find_conflict(NEW, claims(NEW), cache) is None
 
 
@@ -148,8 +148,8 @@ def test_what_others_set_while_the_policy_writes_nothing_is_no_foreign_write():
 
 def test_a_scaled_object_goes_before_the_hpa_that_keda_makes_for_it():
     cache = WatchCache()
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa())
-    cache.put_autoscaler("ScaledObject", hpa())
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa())
+    cache.autoscalers.put("ScaledObject", hpa())
     conflict = find_conflict(NEW, claims(NEW), cache)
     assert conflict.reason == "ScaledObjectExists"
     assert "kubectl -n ns delete scaledobject h" in conflict.message

@@ -72,7 +72,7 @@ class World:
 
     def autoscaler(self):
         body = {"metadata": self._metadata("theirs"), "spec": {"scaleTargetRef": {"name": "chat-gpu"}}}
-        self.engine.cache.put_autoscaler("HorizontalPodAutoscaler", body)
+        self.engine.cache.autoscalers.put("HorizontalPodAutoscaler", body)
 
     def vertical_autoscaler(self):
         body = {"metadata": self._metadata("theirs"), "spec": {"targetRef": {"name": "chat-gpu"}}}
@@ -218,7 +218,7 @@ def test_an_autoscaler_whose_status_changes_is_the_same():
         hpa | {"spec": {"scaleTargetRef": {"name": "else"}}},
         hpa,
     ):
-        cache.put_autoscaler("HorizontalPodAutoscaler", body)
+        cache.autoscalers.put("HorizontalPodAutoscaler", body)
         seen.append(cache.revisions(GPU))
     assert seen[0] == seen[3] == (0, 0, 0)
     assert seen[1] == seen[2]

@@ -176,9 +176,9 @@ def test_a_stateful_set_with_pods_of_an_older_revision_rolls(cache):
 def test_a_scaler_holds_the_object_of_its_kind_and_group(cache, kind, api_version, found):
     reference = {"kind": kind, "apiVersion": api_version, "name": "chat"}
     hpa = {"metadata": {"name": "hpa", "namespace": "ns"}, "spec": {"scaleTargetRef": reference}}
-    cache.put_autoscaler("HorizontalPodAutoscaler", hpa)
-    assert (cache.autoscaler_of(*KEY) is not None) is found
-    assert (cache.autoscaler_of("ns", "chat") is not None) is (kind == "Deployment")
+    cache.autoscalers.put("HorizontalPodAutoscaler", hpa)
+    assert (cache.autoscalers.of(KEY) is not None) is found
+    assert (cache.autoscalers.of(("ns", "chat")) is not None) is (kind == "Deployment")
 
 
 @pytest.mark.parametrize("name", ["chat-0", "chat-12-3", "chat-7d9c6b8f5d-x7kbp", "chat-x7kbp"])
