@@ -285,7 +285,8 @@ def test_all_autoscalers_of_a_kind_are_dropped_at_once():
 
 def test_nothing_is_kept_of_what_is_gone():
     cache = WatchCache(sizes=SizedPods())
-    empty = repr(WatchCache(sizes=None, clock=cache.clock, kinds=cache.kinds, verticals=cache.verticals, _numbers=1))
+    others = {"autoscalers": cache.autoscalers, "verticals": cache.verticals}
+    empty = repr(WatchCache(sizes=None, clock=cache.clock, kinds=cache.kinds, _numbers=1, **others))
     cache.put_deployment(body())
     scaler = {"metadata": {"namespace": "ns", "name": "hpa"}, "spec": {"scaleTargetRef": {"name": "chat"}}}
     cache.autoscalers.put("HorizontalPodAutoscaler", scaler)
@@ -305,7 +306,7 @@ def test_nothing_is_kept_of_what_is_gone():
         gone["metadata"]["name"] = gone["metadata"]["name"] if uid == "c" else f"chat-6b7f-{uid}"
         cache.drop_pod(gone)
     cache.drop_target(("ns", "chat"))
-    assert cache.sizes._pods == {}
+    assert cache.sizes._pods == cache.autoscalers._by_name == cache.autoscalers._of_target == {}
     cache.sizes, cache._numbers = None, 1
     assert repr(cache) == empty
 
