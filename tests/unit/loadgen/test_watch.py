@@ -19,6 +19,7 @@ from aiohttp import web
 from rlscaler_loadgen.service import watch
 from rlscaler_loadgen.service.fleet import parse_pod, parse_weights, selector_text
 from rlscaler_loadgen.service.watch import Follower
+from tests.harness.ticks import happens
 
 Step = tuple[str, Any]
 
@@ -91,12 +92,6 @@ async def following(api: ScriptedApi) -> AsyncIterator[dict[str, int]]:
             await runner.cleanup()
 
 
-async def until(condition: Any, seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PAUSE_SECONDS", (0.01, 0.05))
@@ -112,7 +107,7 @@ async def test_objects_are_listed_and_then_watched() -> None:
         ("hang", [event("ADDED", "c", 11), event("MODIFIED", "a", 12), event("DELETED", "b", 13)]),
     )
     async with following(api) as seen:
-        await until(lambda: seen == {"a": 12, "c": 11})
+        await happens(lambda: seen == {"a": 12, "c": 11})
     assert api.asked[1]["resource_version"] == "10"
 
 
@@ -123,7 +118,7 @@ async def test_a_watch_that_ends_is_resumed_after_the_last_bookmark() -> None:
         ("hang", [event("ADDED", "b", 41)]),
     )
     async with following(api) as seen:
-        await until(lambda: "b" in seen)
+        await happens(lambda: "b" in seen)
     assert api.asked[2]["resource_version"] == "40"
 
 
@@ -142,16 +137,16 @@ async def test_a_watch_that_ends_is_resumed_after_the_last_bookmark() -> None:
 async def test_an_interrupted_watch_leads_to_a_fresh_list(interruption: Step) -> None:
     api = ScriptedApi(("list", [named("a"), named("b")]), interruption, ("list", [named("c")]))
     async with following(api) as seen:
-        await until(lambda: seen == {"c": 1})
+        await happens(lambda: seen == {"c": 1})
 
 
 async def test_what_is_known_stays_in_force_while_the_server_is_away() -> None:
     away: list[Step] = [("status", 500)] * 5
     api = ScriptedApi(("list", [named("a")]), ("watch", []), *away, ("list", [named("b")]))
     async with following(api) as seen:
-        await until(lambda: len(api.asked) >= 6)
+        await happens(lambda: len(api.asked) >= 6)
         assert seen == {"a": 1}
-        await until(lambda: seen == {"b": 1})
+        await happens(lambda: seen == {"b": 1})
 
 
 def test_a_pod_is_reduced_to_what_the_service_must_know() -> None:

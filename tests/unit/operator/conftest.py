@@ -11,9 +11,13 @@ from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import make_params, make_samples
 from rlscaler_core.models import load_bundled
 from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.loop.wiring import build_engine
+from rlscaler_operator.sensing.access import Access
+from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.settings import Settings
 from tests.harness.budgets import Bench
 from tests.harness.serving import Quiet, serving
+from tests.harness.telling import TellingServer
 
 
 @pytest.fixture(scope="session")
@@ -141,6 +145,30 @@ def api_server():
 @pytest.fixture
 async def kube(api_server):
     client = Kube(Configuration(host=api_server.url))
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+async def engine(kube):
+    """The whole loop, with nothing but the API server's stand-in to talk to."""
+    settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
+    made = build_engine(settings, kube)
+    yield made
+    await made.sensing.sources.close()
+
+
+@pytest.fixture
+def server():
+    one = TellingServer()
+    with serving(one.handler) as one.url:
+        yield one
+        one.hold.set()
+
+
+@pytest.fixture
+async def prometheus(server):
+    client = Prometheus(Access(server.url), timeout_seconds=10)
     yield client
     await client.close()
 

@@ -8,7 +8,6 @@ import time
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.cluster.concurrency import CROWD, Priority
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.loop import sense
@@ -18,24 +17,8 @@ from rlscaler_operator.sensing.measure import ROW
 from rlscaler_operator.sensing.queries import Window
 from rlscaler_operator.sensing.results import NOTHING, HeldRates, Reading, TimedAnswers, group
 from rlscaler_operator.settings import Settings
-from rlscaler_operator.state.findings import Findings
 from rlscaler_operator.state.schedule import Due, Schedule
-
-
-async def until(true, seconds=10):
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
-@pytest.fixture
-async def engine(api_server):
-    settings = Settings(gather_seconds=0, prometheus_url="http://127.0.0.1:9", lease_seconds=60)
-    kube = Kube(Configuration(host=api_server.url))
-    made = build_engine(settings, kube)
-    yield made
-    await made.sensing.sources.close()
-    await kube.close()
+from tests.harness.ticks import happens, tick
 
 
 async def test_a_deposed_leader_does_not_spin_on_what_was_due(engine, policy_body):
@@ -68,7 +51,7 @@ async def test_a_crowd_of_scale_writes_slows_sensing_down_and_never_stops_it(eng
         for task in crowd:
             task.cancel()
         await asyncio.gather(*crowd, return_exceptions=True)
-    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
+    await happens(lambda: not policy.timing.busy and not policy.outbox.writing)
 
 
 async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(engine, policy_body, monkeypatch):
@@ -82,79 +65,22 @@ async def test_what_falls_due_while_prometheus_answers_shares_the_next_batch(eng
     busy[0] = False
     engine._launch_due()
     assert policy.timing.busy
-    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
+    await happens(lambda: not policy.timing.busy and not policy.outbox.writing)
 
 
 async def test_slow_writes_of_one_policy_hold_up_only_that_policy(engine, api_server, policy_body):
     engine.shards.leases[0]._deadline = math.inf
     slow, quick = engine.registry.put(policy_body("slow")), engine.registry.put(policy_body("quick"))
     api_server.slow_path = "/slow"
-    for policy in (slow, quick):
-        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine.background.launch(
-        [slow, quick], engine.ticker.tick_batch(engine.sensing.access(slow), [(slow, Due.SENSE), (quick, Due.SENSE)])
-    )
-    await until(lambda: not quick.timing.busy and not quick.outbox.writing and quick.report.conditions)
-    await until(lambda: not slow.timing.busy)
+    tick(engine, slow, quick)
+    await happens(lambda: not quick.timing.busy and not quick.outbox.writing and quick.report.conditions)
+    await happens(lambda: not slow.timing.busy)
     assert slow.outbox.writing
     assert "observedGeneration" in quick.outbox.status
     assert "observedGeneration" not in slow.outbox.status
     api_server.hold.set()
-    await until(lambda: not slow.outbox.writing)
+    await happens(lambda: not slow.outbox.writing)
     assert "observedGeneration" in slow.outbox.status
-
-
-STATUS = "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status?fieldManager=rlscaler"
-
-
-def sizing_new_pods(engine, api_server, body: dict, mode: str):
-    """A policy of this mode, reported before, whose status says how large new GPU pods begin."""
-    engine.shards.leases[0]._deadline = math.inf
-    body["spec"]["mode"] = mode
-    body["status"] = {"observedGeneration": 1, "newPods": {"gpu": {"deployment": "chat-gpu", "cpu": "1"}}}
-    api_server.objects[STATUS] = body
-    return engine.registry.put(body)
-
-
-async def test_new_pods_of_a_policy_that_was_reported_as_switched_off_are_left_alone_all_the_same(
-    engine, api_server, policy_body
-):
-    """The removal may have failed when that was reported, or an operator before may have written last."""
-    policy = sizing_new_pods(engine, api_server, policy_body(), "Off")
-    policy.outbox.written_at, engine.acting = time.monotonic(), {0: 1}
-    engine._launch_due()
-    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
-    assert policy.observed.new_pods == {}
-    assert "newPods" not in api_server.objects[STATUS]["status"]
-
-
-async def test_new_pods_of_a_policy_in_shadow_are_left_alone_where_nothing_can_be_decided(
-    engine, api_server, policy_body
-):
-    """A target does not exist, say, so there is no outcome."""
-    policy = sizing_new_pods(engine, api_server, policy_body(), "Shadow")
-    await engine.reconciler.apply_and_report(policy, None, None)
-    assert policy.observed.new_pods == {}
-    await until(lambda: not policy.outbox.writing)
-
-
-@pytest.mark.parametrize("mode", ["Shadow", "Off"])
-async def test_a_policy_that_does_not_act_says_what_keeps_sizes_of_new_pods_in_force(
-    engine, api_server, policy_body, mode
-):
-    policy, api_server.status = sizing_new_pods(engine, api_server, policy_body(), mode), 403
-    if mode == "Off":
-        await engine.reconciler.report_idle(policy)
-    else:
-        await engine.reconciler.apply_and_report(policy, None, None)
-    await until(lambda: any(method == "POST" and "NewPodsNotSized" in sent for method, sent in api_server.sent))
-    await until(lambda: not policy.outbox.writing)
-
-
-async def test_while_a_policy_is_paused_new_pods_that_it_sizes_no_more_are_left_alone(engine, api_server, policy_body):
-    policy = sizing_new_pods(engine, api_server, policy_body(), "Auto")
-    await engine.reconciler._resize(policy, Findings(mode="Auto", paused="paused"), Applied())
-    assert policy.observed.new_pods == {}
 
 
 def with_own_query(body, promql="sum(hits)"):
@@ -186,25 +112,22 @@ async def test_slow_queries_of_one_policys_own_hold_up_only_that_policy(engine, 
         key = dict(zip(("namespace", "name"), (policy.key[0], next(filter(None, policy.deployments))), strict=True))
         engine.cache.put_deployment(GPUS | {"metadata": key})
 
-    async def tick(*quick):
+    async def work(*quick):
         """A tick in which `quick` are done while the answer to the slow query is held back."""
         answered.clear()
-        for policy in policies:
-            policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-        batch = [(policy, Due.SENSE) for policy in policies]
-        engine.background.launch(policies, engine.ticker.tick_batch(engine.sensing.access(slow), batch))
-        await until(lambda: not any(policy.timing.busy for policy in quick))
+        tick(engine, *policies)
+        await happens(lambda: not any(policy.timing.busy for policy in quick))
         assert slow.timing.busy
         answered.set()
-        await until(lambda: not any(policy.timing.busy for policy in policies))
+        await happens(lambda: not any(policy.timing.busy for policy in policies))
 
-    await tick(other, plain)
+    await work(other, plain)
     assert plain.decision.readings["arrival_rate"].reason == "SeriesAbsent"
     assert [one.decision.readings["arrival_rate"].value for one in (slow, mate, other)] == [7, 7, 7]
     monkeypatch.setattr(sense, "PATIENCE_SECONDS", 60.0)
     for _ in range(3):
         # The slow one is set apart: a batch that waited for it would not end within the deadline of `until`.
-        await tick(mate, other, plain)
+        await work(mate, other, plain)
     crowds = [(len(queries), apart) for namespace, queries, apart in asked if namespace == "ns"]
     assert crowds == [(2, False), *[(1, True)] * 2, *[(1, True), (1, False)] * 2]
 
@@ -215,49 +138,13 @@ async def test_forbidden_own_queries_are_the_reason_of_that_signal_and_nothing_i
     engine = build_engine(settings, kube)
     policy = engine.registry.put(with_own_query(policy_body()))
     engine.cache.put_deployment(GPUS)
-    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)]))
-    await until(lambda: not policy.timing.busy)
+    tick(engine, policy)
+    await happens(lambda: not policy.timing.busy)
     reading = policy.decision.readings["arrival_rate"]
     assert (reading.known, reading.reason) == (False, "OwnQueriesForbidden")
     assert "spec.metrics.queries" in reading.message
     await engine.sensing.sources.close()
     await kube.close()
-
-
-async def test_a_policy_whose_status_waits_goes_on_sensing_and_the_newest_status_is_written(
-    engine, api_server, policy_body
-):
-    engine.shards.leases[0]._deadline = math.inf
-    policy = engine.registry.put(policy_body())
-    api_server.slow_path = "/chat/status"
-    put = engine.cache.put_deployment
-    spec = {"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}}
-    for ready in (0, 1, 2):
-        put(spec | {"status": {"readyReplicas": ready}})
-        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-        engine.background.launch(
-            [policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)])
-        )
-        await until(lambda: not policy.timing.busy)
-    assert policy.outbox.writing
-    api_server.hold.set()
-    await until(lambda: not policy.outbox.writing)
-    assert policy.outbox.status["targets"]["gpu"]["ready"] == 2
-    assert [path for path in api_server.paths if path.endswith("/chat/status")] == 2 * [
-        "/apis/rlscaler.io/v1alpha1/namespaces/ns/rlscalingpolicies/chat/status"
-    ]
-    assert policy.report.made_from is not None
-
-
-async def test_a_status_that_could_not_be_written_is_reported_again(engine, policy_body):
-    policy = engine.registry.put(policy_body())
-    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, Due.SENSE)]))
-    await until(lambda: not policy.timing.busy and not policy.outbox.writing)
-    assert policy.report.conditions
-    assert policy.report.made_from is None
-    assert "observedGeneration" not in policy.outbox.status
 
 
 async def test_nothing_is_remembered_over_a_missing_deployment(engine, policy_body):
@@ -312,34 +199,6 @@ async def test_while_a_target_rolls_out_nothing_is_scaled_down(engine, policy_bo
     assert not row_of(engine, policy, rates, at=1030.0, newest=1030.0)["paused_scale_down"]
 
 
-async def test_a_quiet_policy_is_not_judged_again_until_something_changes(engine, api_server, policy_body):
-    engine.shards.leases[0]._deadline = math.inf
-    policy = engine.registry.put(policy_body())
-    policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-    put = engine.cache.put_deployment
-    put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
-
-    async def tick(due=Due.SENSE):
-        before = len(api_server.paths), policy.report.reported_at
-        engine.background.launch([policy], engine.ticker.tick_batch(engine.sensing.access(policy), [(policy, due)]))
-        await until(lambda: not policy.timing.busy and not policy.outbox.writing)
-        return len(api_server.paths) - before[0], policy.report.reported_at != before[1]
-
-    assert (await tick())[1]
-    assert policy.report.made_from is not None
-    assert await tick() == (0, False)
-    assert (await tick(Due.ACTION))[1]
-    await tick()
-    assert await tick() == (0, False)
-    engine.registry.put(policy_body(annotations={"rlscaler.io/paused": "true"}))
-    writes, reported = await tick()
-    assert reported
-    assert writes
-    assert await tick() == (0, False)
-    put({"metadata": {"namespace": "ns", "name": "chat-gpu"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 1}})
-    assert (await tick())[1]
-
-
 async def test_an_edit_and_a_pause_are_due_at_once_and_other_changes_are_not(engine, policy_body):
     engine.take_in(policy_body())
     policy = engine.registry.get(("ns", "chat"))
@@ -370,85 +229,3 @@ async def test_a_status_is_no_news_and_everything_else_wakes_the_loop(engine, po
     assert wakes(policy_body(generation=2))
     assert wakes(policy_body(generation=2, deletionTimestamp="2026-01-01T00:00:00Z"))
     assert wakes(policy_body(uid="another"))
-
-
-@pytest.mark.parametrize("moment", ["before it is asked for", "while Prometheus answers", "after the decision"])
-async def test_a_spec_that_becomes_invalid_during_a_tick_is_a_condition_and_spoils_no_other(
-    engine, policy_body, monkeypatch, caplog, moment
-):
-    engine.shards.leases[0]._deadline = math.inf
-    edited, other = engine.registry.put(policy_body("edited")), engine.registry.put(policy_body("other"))
-    for pool in ("edited-gpu", "other-gpu", "chat-gpu"):
-        engine.cache.put_deployment({"metadata": {"namespace": "ns", "name": pool}, "spec": {"replicas": 2}})
-    for policy in (edited, other):
-        policy.timing.schedule = Schedule.starting(30, 5, time.monotonic())
-
-    def edit():
-        body = policy_body("edited")
-        body["metadata"]["generation"] += 1
-        body["spec"]["mode"] = "Sometimes"
-        engine.registry.put(body)
-
-    ask, compare = engine.sensing.ask, engine.ticker._compare_all
-
-    async def ask_and_edit(access, policies):
-        answers = await ask(access, policies)
-        edit()
-        return answers
-
-    def edit_and_compare(access, ticks):
-        edit()
-        compare(access, ticks)
-
-    batch = [(edited, Due.ACTION), (other, Due.ACTION)]
-    engine.background.launch([edited, other], engine.ticker.tick_batch(engine.sensing.access(edited), batch))
-    if moment == "before it is asked for":
-        edit()
-    elif moment == "while Prometheus answers":
-        monkeypatch.setattr(engine.sensing, "ask", ask_and_edit)
-    else:
-        monkeypatch.setattr(engine.ticker, "_compare_all", edit_and_compare)
-    await until(lambda: not edited.timing.busy and not other.timing.busy and other.report.conditions)
-    assert not [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
-    assert {one.type: one.reason for one in other.report.conditions}["Ready"] != "InternalError"
-    engine.acting = {0: 1}
-    engine._launch_due()
-    await until(lambda: not edited.timing.busy and edited.report.conditions)
-    assert {one.type: one.reason for one in edited.report.conditions}["Ready"] == "InvalidSpec"
-    await until(lambda: not edited.outbox.writing and not other.outbox.writing)
-
-
-async def test_a_policy_that_is_deleted_during_its_tick_leaves_no_series_and_no_event(engine, api_server, policy_body):
-    policy = engine.registry.put(policy_body())
-    engine.forget(policy.key, policy.uid)
-    await engine.reconciler.apply_and_report(policy, None, None)
-    await engine.reconciler.report_idle(policy)
-    engine.metrics.of(*policy.key).add(engine.metrics.errors, 1)
-    assert 'policy="chat"' not in engine.metrics.render().decode()
-    assert not engine.events._filters
-    assert not policy.outbox.writing
-
-
-async def test_a_status_that_somebody_emptied_is_written_again_with_its_originals(
-    engine, api_server, policy_body, monkeypatch
-):
-    engine.shards.leases[0]._deadline = math.inf
-    originals = {"time": "2026-01-01T00:00:00Z", "replicas": {"gpu": 3}}
-    policy = engine.registry.put(policy_body() | {"status": {"originals": originals}})
-    await engine.reconciler.apply_and_report(policy, None, None)
-    await until(lambda: not policy.outbox.writing)
-    full = dict(policy.outbox.status)
-    assert full["conditions"]
-    engine.registry.put(policy_body() | {"status": full})
-    await engine.reconciler.apply_and_report(policy, None, None)
-    assert not policy.outbox.writing
-    engine.registry.put(policy_body())
-    assert policy.outbox.lost >= {"conditions", "originals", "observedGeneration"}
-    patches, kube = [], engine.reporter._publisher._kube
-    patch = kube.patch
-    monkeypatch.setattr(kube, "patch", lambda path, sent, **more: patches.append(sent) or patch(path, sent, **more))
-    await engine.reconciler.apply_and_report(policy, None, None)
-    await until(lambda: not policy.outbox.writing)
-    assert patches[-1]["status"]["originals"] == originals
-    assert patches[-1]["status"]["conditions"]
-    assert not policy.outbox.lost

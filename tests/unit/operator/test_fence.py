@@ -17,7 +17,7 @@ from rlscaler_operator.sensing.results import TimedAnswers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import observed
 from rlscaler_operator.state.schedule import Schedule
-from tests.unit.operator.test_engine import until
+from tests.harness.ticks import happens
 
 WORD = "unforeseen"
 
@@ -109,7 +109,7 @@ async def turn(engine, *policies):
     for policy in policies:
         policy.timing.schedule = Schedule.starting(30, 5, time.monotonic() - 100)
     engine._launch_due()
-    await until(lambda: not engine.background.tasks, 120)
+    await happens(lambda: not engine.background.tasks, 120)
 
 
 @pytest.mark.parametrize("callee", CALLEES)
@@ -130,7 +130,7 @@ async def test_what_fails_for_one_policy_is_its_condition_and_the_other_is_decid
         engine._take_over()
         policies = [engine.registry.get(policy.key) for policy in policies]
         innocent, guilty = policies
-        await until(lambda: not engine.background.tasks)
+        await happens(lambda: not engine.background.tasks)
     else:
         innocent, guilty = policies
         await turn(engine, innocent, guilty)

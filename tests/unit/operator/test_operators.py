@@ -11,7 +11,7 @@ from rlscaler_operator.state import operators
 from rlscaler_operator.state.operators import ANSWER_SECONDS, ASK_SECONDS, FORGET_SECONDS, OperatorClaim, Standing
 from rlscaler_operator.state.registry import Registry
 from tests.harness.budgets import budget_body
-from tests.unit.operator.test_engine import until
+from tests.harness.ticks import happens
 
 A, B = "one/rlscaler", "two/rlscaler"
 GPU = {"spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}
@@ -142,7 +142,7 @@ async def test_a_budget_has_one_operator_and_members_of_another_keep_what_runs(
     async def grant():
         engine.budgets.share()
         (granted,) = engine.budgets.sharing.share_batch([(policy, asks(6))]).values()
-        await until(lambda: not engine.background.tasks)
+        await happens(lambda: not engine.background.tasks)
         return granted
 
     kept = await grant()

@@ -1,96 +1,25 @@
 """Against a real HTTP server that answers as it is told."""
 
 import asyncio
-import json
 import threading
 import time
-import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
-from urllib.parse import parse_qs, urlsplit
+from contextlib import nullcontext
 
 import pytest
 
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.answer import OWN, SLOW, Bounds, refusal, series_of
-from rlscaler_operator.sensing.prometheus import OWN_AT_ONCE, Prometheus
+from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.queries import Query, Window, batch
-from rlscaler_operator.sensing.results import NOTHING
 from rlscaler_operator.sensing.sources import Sources
 from rlscaler_operator.sensing.subject import Subject
-from tests.harness.serving import Quiet, serving
+from tests.harness.telling import series
 from tests.harness.waiting import stalls
 
 WINDOW = Window(10, 2.0)
 QUERIES = [Query("a", "service", "up"), Query("b", "service", "down")]
-
-
-class Server:
-    def __init__(self):
-        self.status, self.body, self.hold, self.asked = 200, {}, threading.Event(), 0
-        self.location, self.forms, self.paths, self.header_bytes, self.sent = "", [], [], 8192, 0
-        self.tenant, self.encoding = None, "identity"
-        self.get_only, self.verdict = False, lambda query: (200, None)
-        self.hold.set()
-        outer = self
-
-        class Handler(Quiet):
-            def do_GET(self):  # noqa: N802
-                self.say(parse_qs(urlsplit(self.path).query))
-
-            def do_POST(self):  # noqa: N802
-                form = parse_qs(self.body().decode())
-                self.say(form | parse_qs(urlsplit(self.path).query))
-
-            def say(self, form):
-                outer.asked += 1
-                outer.tenant = self.headers["X-Scope-OrgID"]
-                outer.forms.append(form)
-                outer.paths.append(self.path)
-                outer.hold.wait(10)
-                status = outer.status
-                if len(self.requestline) > outer.header_bytes:
-                    status = 414  # nginx with large_client_header_buffers 4 8k
-                elif outer.get_only and self.command == "POST":
-                    status = 405
-                said, body = outer.verdict("".join(form.get("query", [])))
-                self.send_response(status if status != 200 else said)
-                body = body or outer.body
-                text = body if isinstance(body, str) else json.dumps(body)
-                self.send_header("Content-Length", str(len(text)))
-                self.send_header("Content-Encoding", outer.encoding)
-                if outer.location:
-                    self.send_header("Location", outer.location)
-                self.end_headers()
-                view = memoryview(text.encode())
-                with suppress(OSError):
-                    for begin in range(0, len(view), 2**16):
-                        outer.sent += self.wfile.write(view[begin : begin + 2**16])
-
-        self.handler, self.url = Handler, ""
-
-    def answer(self, *series, **more):
-        self.body = {"status": "success", "data": {"resultType": "vector", "result": list(series)}, **more}
-
-
-@pytest.fixture
-def server():
-    one = Server()
-    with serving(one.handler) as one.url:
-        yield one
-        one.hold.set()
-
-
-@pytest.fixture
-async def prometheus(server):
-    client = Prometheus(Access(server.url), timeout_seconds=10)
-    yield client
-    await client.close()
-
-
-def series(value="3", kind="v"):
-    return {"metric": {"namespace": "ns", "service": "chat", "_": kind}, "value": [100.0, value]}
 
 
 async def test_answers_are_grouped(server, prometheus):
@@ -332,98 +261,6 @@ async def test_servers_that_can_are_asked_for_all_or_nothing(server, prometheus)
     assert (form["partial_response"], form["deny_partial_response"], form["limit"]) == (["false"], ["1"], ["50000"])
 
 
-def crowd(number):
-    row = '{"metric":{"__name__":"http_requests_total","path":"/v1/%d","pod":"chat-7d-%d"},"value":[1700000000.1,"1"]}'
-    rows = ",".join(row % (i, i) for i in range(number))
-    return f'{{"status":"success","data":{{"resultType":"vector","result":[{rows}]}}}}'
-
-
-async def test_an_answer_is_read_no_further_than_its_bound_and_the_next_one_is_taken(server):
-    server.body = crowd(150_000)
-    client = Prometheus(Access(server.url), timeout_seconds=30, bounds=Bounds(2**20, 50_000))
-    own = [Query("own", "nothing", "http_requests_total")]
-    tracemalloc.start()
-    size = len(server.body)
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    async with asyncio.timeout(60):
-        answers = (await client.ask_own("ns", own, ())).answers
-    grown = tracemalloc.get_traced_memory()[1] - before - size  # the server of this test copies its answer
-    shared = await client.ask([Query("a", "service", "x")])
-    tracemalloc.stop()
-    assert size > 15 * 2**20
-    assert answers["own"].reason == shared["a"].reason == "AnswerTooLarge"
-    assert "aggregate it" in str(answers["own"])
-    assert "RLSCALER_ANSWER_BYTES" in str(shared["a"])
-    assert grown < 2 * 2**20
-    assert server.forms[0]["limit"] == [str(OWN.series)]
-    server.answer(series())
-    assert (await client.ask([Query("a", "service", "x")]))["a"]["ns", "chat"].value == 3.0
-    await client.close()
-
-
-async def test_many_small_series_are_too_many_as_well(server):
-    server.body = crowd(101)
-    client = Prometheus(Access(server.url), timeout_seconds=10, bounds=Bounds(2**20, 100))
-    assert (await client.ask(QUERIES[:1]))["a"].reason == "AnswerTooLarge"
-    await client.close()
-
-
 async def test_one_odd_series_blinds_no_other(server, prometheus):
     server.answer(series(), {"metric": {"namespace": "evil", "_": "v"}, "histogram": [100.0, {"count": "1"}]})
     assert (await prometheus.ask(QUERIES[:1]))["a"]["ns", "chat"].value == 3.0
-
-
-async def test_own_queries_of_one_namespace_share_a_few_places_and_delay_no_other(server, prometheus):
-    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
-    server.hold.clear()
-    many = [
-        asyncio.create_task(prometheus.ask_own("busy", [Query("own", "nothing", f"q{i}")], ()))
-        for i in range(3 * OWN_AT_ONCE)
-    ]
-    async with asyncio.timeout(20):
-        while server.asked < OWN_AT_ONCE:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-        other = asyncio.create_task(prometheus.ask_own("other", [Query("own", "nothing", "mine")], ()))
-        while server.asked < OWN_AT_ONCE + 1:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-    assert server.forms[-1]["query"] == ["mine"]
-    assert server.asked == OWN_AT_ONCE + 1
-    server.hold.set()
-    for answers in await asyncio.gather(other, *many):
-        assert answers.answers["own"][NOTHING].value == 7.0
-
-
-async def test_what_keeps_own_queries_to_a_namespace_stands_in_the_url(server, prometheus):
-    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
-    await prometheus.ask_own("ns", [Query("own", "nothing", "up")], (("extra_label", "namespace=ns"),))
-    assert server.paths == ["/api/v1/query?extra_label=namespace%3Dns"]
-
-
-def numbered(number, value="7"):
-    return {"metric": {"_": "v", "_q": str(number)}, "value": [100.0, value]}
-
-
-TWO = [Query("one", "nothing", "sum(a)"), Query("other", "nothing", "sum(b)")]
-
-
-async def test_own_queries_of_several_policies_are_one_request(server, prometheus):
-    server.answer(numbered(1, "8"), numbered(0, "7"))
-    answers = (await prometheus.ask_own("ns", TWO, ())).answers
-    assert [answers[query.name][NOTHING].value for query in TWO] == [7.0, 8.0]
-    assert server.asked == 1
-    server.answer(numbered(1, "8"))
-    answers = (await prometheus.ask_own("ns", TWO, ())).answers
-    assert (answers["one"][NOTHING].reason, answers["other"][NOTHING].value) == ("SeriesAbsent", 8.0)
-
-
-async def test_one_that_is_refused_spoils_no_other(server, prometheus):
-    def spoilt(query):
-        return (422, {"error": "bad one"}) if "sum(b)" in query else (200, None)
-
-    server.answer({"metric": {"_": "v"}, "value": [100.0, "7"]})
-    server.verdict = spoilt
-    answers = (await prometheus.ask_own("ns", TWO, ())).answers
-    assert answers["one"][NOTHING].value == 7.0
-    assert "bad one" in str(answers["other"])
-    assert server.asked == 3

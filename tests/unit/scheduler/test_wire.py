@@ -12,38 +12,19 @@ from hypothesis import strategies as st
 
 from rlscaler_scheduler.cache import Cache
 from rlscaler_scheduler.extender import InvalidCallError
-from rlscaler_scheduler.objects import Resources
 from rlscaler_scheduler.server import Server
 from rlscaler_scheduler.settings import Settings
 from rlscaler_scheduler.wire import HEADER, MAGIC, ROSTERS, ROW, Question, Rosters
+from tests.harness.placed import RESOURCES, cache_of, node, pod
 
-RESOURCES = Resources("nvidia.com/gpu", "rlscaler.io/gpu-milli")
 MIB = 2**20
-
-
-def node(name: str, cpu: str = "16") -> dict:
-    return {"metadata": {"name": name}, "status": {"allocatable": {"cpu": cpu, "memory": "64Gi", "pods": "110"}}}
-
-
-def pod(name: str = "p", **annotations: str) -> dict:
-    return {
-        "metadata": {"name": name, "namespace": "shop", "uid": name, "annotations": annotations},
-        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
-    }
 
 
 def body(rows, names=(), sent: int = 0, roster: int = 7, about: dict | None = None, magic: bytes = MAGIC) -> bytes:
     """rows: (number, pods, millicores, MiB) of each node."""
     table = np.array([(number, pods, cpu, mib * MIB) for number, pods, cpu, mib in rows], ROW).tobytes()
-    text, asked = "\n".join(names).encode(), json.dumps(about or pod()).encode()
+    text, asked = "\n".join(names).encode(), json.dumps(about or pod("p")).encode()
     return HEADER.pack(magic, len(rows), roster, sent, len(text), len(asked)) + table + text + asked
-
-
-def cache_of(*names: str) -> Cache:
-    cache = Cache(RESOURCES, 30.0)
-    cache.set_nodes([node(name) for name in names])
-    cache.set_pods([])
-    return cache
 
 
 def rows_of(rosters: Rosters, cache: Cache, content: bytes) -> list[int] | None:
@@ -52,7 +33,7 @@ def rows_of(rosters: Rosters, cache: Cache, content: bytes) -> list[int] | None:
 
 
 def test_names_are_sent_once() -> None:
-    cache, rosters = cache_of("a", "b", "c"), Rosters()
+    cache, rosters = cache_of(node("a"), node("b"), node("c")), Rosters()
     by_name = dict(zip("abc", cache.rows_of("abc").tolist(), strict=True))
     assert rows_of(rosters, cache, body([(1, 0, 0, 0), (0, 0, 0, 0)], ["b", "a"])) == [by_name["a"], by_name["b"]]
     assert rows_of(rosters, cache, body([(1, 0, 0, 0)], sent=2)) == [by_name["a"]]
@@ -66,7 +47,7 @@ def test_names_are_sent_once() -> None:
 
 
 def test_rows_follow_nodes_that_come_and_go() -> None:
-    cache, rosters = cache_of("a", "b"), Rosters()
+    cache, rosters = cache_of(node("a"), node("b")), Rosters()
     assert rows_of(rosters, cache, body([(0, 0, 0, 0), (1, 0, 0, 0)], ["b", "new"]))[1] == -1
     cache.change_node(node("new"), False)
     cache.change_node(node("b"), True)
@@ -74,7 +55,7 @@ def test_rows_follow_nodes_that_come_and_go() -> None:
 
 
 def test_the_rosters_that_are_not_used_are_forgotten() -> None:
-    cache, rosters = cache_of("a"), Rosters()
+    cache, rosters = cache_of(node("a")), Rosters()
     for roster in range(ROSTERS + 1):
         rows_of(rosters, cache, body([(0, 0, 0, 0)], ["a"], roster=roster))
     assert rows_of(rosters, cache, body([(0, 0, 0, 0)], sent=1, roster=0)) is None
