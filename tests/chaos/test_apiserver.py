@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from rlscaler_dev.cluster.api import ClusterInfo
-from rlscaler_operator.run.watches import DELETION_CHECK_SECONDS
+from rlscaler_operator.run.gaps import DELETION_CHECK_SECONDS
 from tests.chaos.conftest import Line
 from tests.chaos.trial import BUSY, CALM, Trial
 from tests.harness.control_plane import ControlPlane

@@ -54,11 +54,6 @@ class Autoscalers:
             if not scalers:
                 del self._of_target[key[0], autoscaler.target]
 
-    def drop_kind(self, kind: str) -> None:
-        """Forget all autoscalers of a kind."""
-        for key in self.known(kind):
-            self.drop(kind, key)
-
     def of(self, target: Key) -> Autoscaler | None:
         """Return the HorizontalPodAutoscaler or ScaledObject that scales a target; None where there is none."""
         scalers = self.all_of(target)

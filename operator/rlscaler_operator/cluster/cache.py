@@ -158,11 +158,6 @@ class WatchCache:
         for by_target in (self.deployments, self._selectors, self._ready, self._starts, self._lacking):
             by_target.pop(key, None)
 
-    def drop_targets(self, prefix: str) -> None:
-        """Forget all targets of a kind."""
-        for key in [key for key in self.deployments if key[1].startswith(prefix)]:
-            self.drop_target(key)
-
     def wrote_replicas(self, key: Key, replicas: int, resource_version: str) -> None:
         """Remember a write of the operator before the watch reports it."""
         deployment = self.deployments.get(key)
@@ -203,7 +198,7 @@ class WatchCache:
         if old is not None and (old.uid, old.target) != (uid, target):
             if old.uid != uid and "deletionTimestamp" in body["metadata"]:
                 return None  # A late word of a pod whose successor has the same name.
-            self.forget_pod(key)
+            self.drop_pod(key)
             old = None
         if self.holders is not None:
             self.holders.put(body)
@@ -282,15 +277,11 @@ class WatchCache:
         """Return why the pods of a target are not ready, in Kubernetes' words about the first; empty = unknown."""
         return next(iter(self._words.get(key, {}).values()), "")
 
-    def drop_pod(self, body: Mapping[str, Any]) -> Key | None:
-        """Forget a deleted pod; return a target as `put_pod` does."""
-        key, uid = key_of(body), body["metadata"].get("uid", "")
+    def drop_pod(self, key: Key, uid: str = "") -> Key | None:
+        """Forget the pod of a name, with `uid` only that very pod; return a target as `put_pod` does."""
         # The successor of a pod of a StatefulSet has its name.
-        newer = key in self._seen and self._seen[key].uid != uid
-        return None if newer else self.forget_pod(key)
-
-    def forget_pod(self, key: Key) -> Key | None:
-        """Forget the pod of a name; return a target as `put_pod` does."""
+        if uid and key in self._seen and self._seen[key].uid != uid:
+            return None
         if self.holders is not None:
             self.holders.drop(key)
         pod = self._seen.pop(key, None)

@@ -59,11 +59,6 @@ class VerticalAutoscalers:
         """Return the names of all that are remembered."""
         return set(self._by_name)
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._by_name.clear()
-        self._of_target.clear()
-
     def of(self, target: Key) -> VerticalAutoscaler | None:
         """Return a VerticalPodAutoscaler that changes the pods of a target; None where there is none."""
         return next(iter(self._of_target.get(target, {}).values()), None)

@@ -114,11 +114,6 @@ class SharedBudgets:
         """Return the names of all known budgets."""
         return [budget.name for budget in self._budgets]
 
-    def forget_all(self) -> None:
-        """The API of budgets was removed."""
-        for budget in self._budgets:
-            self.forget(budget.name)
-
     def _hurry(self, budget: Budget) -> list[Policy]:
         """Make the policies of a budget due for a sensing tick soon, and return them."""
         policies = [p for key in self._budgets.policies_of(budget) if (p := self._registry.get(key)) is not None]

@@ -9,30 +9,22 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
-from typing import Any, Concatenate, ParamSpec, Protocol, Self
+from typing import Protocol, Self
 
 import kopf
 
-from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.cluster.bodies import Key, key_of
 from rlscaler_operator.cluster.cache import read_target
-from rlscaler_operator.cluster.kinds import TargetKind, is_other
+from rlscaler_operator.cluster.kinds import DEPLOYMENTS, is_other
 from rlscaler_operator.cluster.kube import Kube, listed, load_configuration
 from rlscaler_operator.exceptions import KubeError, OperatorError
 from rlscaler_operator.loop.engine import Engine
 from rlscaler_operator.loop.wiring import build_engine
-from rlscaler_operator.run.gaps import Gaps, watched
+from rlscaler_operator.run.gaps import DELETION_CHECK_SECONDS, ROUND_SECONDS, Gaps
 from rlscaler_operator.run.health import Health, serve
 from rlscaler_operator.run.release import release_if_namespace_ends
-from rlscaler_operator.run.watches import (
-    BUDGETS,
-    HTTP_ROUTES,
-    OPTIONAL,
-    SCALED_OBJECTS,
-    VERTICAL_AUTOSCALERS,
-    MissedDeletions,
-    OptionalApis,
-)
+from rlscaler_operator.run.watched import BUDGETS, HPAS, OPTIONAL, POLICIES, Body, Watched, watched
+from rlscaler_operator.run.watches import OptionalApis
 from rlscaler_operator.settings import Settings
 
 log = logging.getLogger("rlscaler")
@@ -47,13 +39,6 @@ YOUNG_OBJECTS = 5_000
 """Number of new objects that starts a collection of the youngest generation; Python's default is 700. Nearly all
 objects of a quiet tick are freed by their reference counts before that."""
 
-Body = Mapping[str, Any]
-
-P = ParamSpec("P")
-
-Put = Callable[Concatenate["Context", Body, P], None]
-"""Takes in an object."""
-
 
 class Part(Protocol):
     """Part of the operator whose `run` goes on until it is cancelled."""
@@ -61,29 +46,8 @@ class Part(Protocol):
     async def run(self) -> None: ...
 
 
-KINDS = ["Target"]
-"""Kinds of objects that may be unreadable."""
-
-
-def _fenced(kind: str) -> Callable[[Put[P]], Put[P]]:
-    """Return a decorator by which an object that cannot be taken in ends neither the operator nor its start."""
-
-    KINDS.append(kind)
-
-    def decorate(put: Put[P]) -> Put[P]:
-        def fenced(context: Context, body: Body, /, *args: P.args, **kwargs: P.kwargs) -> None:
-            try:
-                put(context, body, *args, **kwargs)
-            except Exception:
-                context.unreadable(kind, "/".join(key_of(body)))
-
-        return fenced
-
-    return decorate
-
-
 class Context:
-    """Cluster, leases and engine of one process; the handlers call its `put_*`."""
+    """Cluster, leases and engine of one process; the handlers call its `take_in`."""
 
     def __init__(self, settings: Settings, kube: Kube) -> None:
         self.settings, self.kube = settings, kube
@@ -96,10 +60,12 @@ class Context:
         }
         self.health = Health(parts)
         self.engine = build_engine(settings, kube, self.health.turn)
-        for kind in KINDS:
+        self.kinds = watched(self.engine, self._put_policy, self.read_target)
+        for kind in {"Target", *(kind.name for kind in self.kinds.values())}:
             # A counter without a series until its first failure hides the first one from `increase`.
             self.engine.metrics.unreadable.labels(kind)
-        self.apis = OptionalApis(kube, self._optional(), self.read_optional, self.drop_optional)
+        optional = (*self._watched_at_will(), *(kind.resource for kind in self.engine.cache.kinds.others))
+        self.apis = OptionalApis(kube, optional, partial(self.read, optional=True), self._forget_all)
         self.stop = asyncio.Event()
         """Set when a part of the operator has failed: then the process ends."""
         self.failure: BaseException | None = None
@@ -110,37 +76,19 @@ class Context:
         """Return the context itself: kopf copies its memo for every object, and all share one context."""
         return self
 
-    @_fenced("RLScalingPolicy")
-    def put_policy(self, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.forget(key_of(body), body["metadata"].get("uid", ""))
-            self.engine.wake()
-        else:
-            self.engine.take_in(body)
+    async def take_in(self, kind: Watched, body: Body, deleted: bool = False) -> None:
+        """Take in an object; one that cannot be taken in ends neither the operator nor its start."""
+        try:
+            if deleted:
+                kind.forget(kind.key(body), body["metadata"].get("uid", ""))
+            elif (waiting := kind.put(body)) is not None:
+                await waiting
+        except Exception:
+            self.unreadable(kind.name, "/".join(key_of(body)))
 
-    @_fenced("RLScalingBudget")
-    def put_budget(self, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.budgets.forget(body["metadata"]["name"])
-        else:
-            self.engine.budgets.take_in(body)
-
-    @_fenced("Deployment")
-    def put_deployment(self, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.cache.drop_target(key_of(body))
-            self.engine.wake(key_of(body))
-        elif self.engine.cache.put_deployment(body):
-            self.engine.wake(key_of(body))
-
-    async def put_target(self, kind: TargetKind, body: Body, deleted: bool) -> None:
-        """Take in an object of a kind besides Deployments; it is read only where a policy targets it."""
-        key = kind.key(body)
-        if deleted:
-            self.engine.cache.drop_target(key)
-            self.engine.wake(key)
-        elif self.engine.registry.of_deployment(key):
-            await self.read_target(key)
+    async def _put_policy(self, body: Body) -> None:
+        self.engine.take_in(body)
+        await self.read_targets(body)
 
     async def read_targets(self, policy: Body) -> None:
         """Read the targets of a policy that no watch of Deployments shows."""
@@ -170,93 +118,37 @@ class Context:
         self.engine.metrics.unreadable.labels(kind).inc()
         log.exception("%s %s cannot be read: correct it", kind, name)
 
-    @_fenced("Pod")
-    def put_pod(self, body: Body, deleted: bool) -> None:
-        cache = self.engine.cache
-        if (target := cache.drop_pod(body) if deleted else cache.put_pod(body)) is not None:
-            self.engine.wake(target)
-
-    def put_autoscaler(self, kind: str, body: Body, deleted: bool) -> None:
-        cache = self.engine.cache
-
-        @_fenced(kind)
-        def put(_: Context, body: Body, deleted: bool) -> None:
-            if deleted:
-                cache.autoscalers.drop(kind, key_of(body))
-            else:
-                cache.autoscalers.put(kind, body)
-
-        put(self, body, deleted)
-
-    @_fenced("VerticalPodAutoscaler")
-    def put_vertical_autoscaler(self, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.cache.verticals.drop(key_of(body))
-        else:
-            self.engine.cache.verticals.put(body)
-
-    @_fenced("HTTPRoute")
-    def put_route(self, body: Body, deleted: bool) -> None:
-        if deleted:
-            self.engine.cache.routes.pop(key_of(body), None)
-        else:
-            self.engine.cache.put_route(body)
-
     async def prime(self) -> None:
         """Read all objects once, before the first write: other scalers of the targets must be known by then.
 
         Raises OperatorError.
         """
-        namespaces = self.settings.namespaces
-        async for body in listed(self.kube, namespaces, "apps/v1", "deployments"):
-            self.put_deployment(body, deleted=False)
-        async for body in listed(self.kube, namespaces, "autoscaling/v2", "horizontalpodautoscalers"):
-            self.put_autoscaler("HorizontalPodAutoscaler", body, deleted=False)
+        for resource in (DEPLOYMENTS.resource, HPAS):
+            await self.read(resource)
         for resource in self._watched_at_will():
-            await self.read_optional(resource)
+            await self.read(resource, optional=True)
         # Policies come last: their first look already sees targets, scalers and routes.
-        async for body in listed(self.kube, namespaces, f"{GROUP}/{VERSION}", PLURAL):
-            self.put_policy(body, deleted=False)
-            await self.read_targets(body)
+        await self.read(POLICIES)
 
-    async def read_optional(self, resource: kopf.Resource) -> None:
-        """Read all objects of an optional API; there are none where it is not installed. Raises OperatorError."""
-        version = f"{resource.group}/{resource.version}"
+    async def read(self, resource: kopf.Resource, optional: bool = False) -> None:
+        """Read all objects of a kind; of an `optional` one there are none where it is not installed.
+
+        Raises OperatorError.
+        """
+        kind = self.kinds[resource]
         namespaces = self.settings.namespaces if resource.namespaced else ()
-        async for body in listed(self.kube, namespaces, version, resource.plural, optional=True):
-            if resource == BUDGETS:
-                self.put_budget(body, deleted=False)
-            elif resource == SCALED_OBJECTS:
-                self.put_autoscaler("ScaledObject", body, deleted=False)
-            elif resource == VERTICAL_AUTOSCALERS:
-                self.put_vertical_autoscaler(body, deleted=False)
-            elif resource == HTTP_ROUTES:
-                self.put_route(body, deleted=False)
-            else:
-                await self.put_target(self._kind(resource), body, deleted=False)
-
-    def _optional(self) -> tuple[kopf.Resource, ...]:
-        return (*self._watched_at_will(), *(kind.resource for kind in self.engine.cache.kinds.others))
+        async for body in listed(self.kube, namespaces, kind.api_version, resource.plural, optional=optional):
+            await self.take_in(kind, body)
 
     def _watched_at_will(self) -> tuple[kopf.Resource, ...]:
         """Return the optional APIs that are read before the first decision, where they are installed."""
         return (*OPTIONAL, BUDGETS) if self.settings.budgets else OPTIONAL
 
-    def _kind(self, resource: kopf.Resource) -> TargetKind:
-        return next(kind for kind in self.engine.cache.kinds.others if kind.resource == resource)
-
-    def drop_optional(self, resource: kopf.Resource) -> None:
+    def _forget_all(self, resource: kopf.Resource) -> None:
         """Forget all objects of an optional API that was removed."""
-        if resource == BUDGETS:
-            self.engine.budgets.forget_all()
-        elif resource == HTTP_ROUTES:
-            self.engine.cache.routes.clear()
-        elif resource == SCALED_OBJECTS:
-            self.engine.cache.autoscalers.drop_kind("ScaledObject")
-        elif resource == VERTICAL_AUTOSCALERS:
-            self.engine.cache.verticals.clear()
-        else:
-            self.engine.cache.drop_targets(self._kind(resource).prefix)
+        kind = self.kinds[resource]
+        for known in list(kind.known()):
+            kind.forget(*known)
         self.engine.wake()
 
     def _watches(self) -> str:
@@ -296,12 +188,13 @@ async def running(settings: Settings) -> AsyncIterator[Context]:
         if settings.external_scaler_port is not None:
             await _serve_keda(settings, context.engine, stack)
         engine = context.engine
+        around = [kind for kind in context.kinds.values() if kind.resource != POLICIES]
         parts: dict[str, Part] = {
             "config maps": engine.config_maps,
             "secrets": engine.secrets,
             "apis": context.apis,
-            "gaps": Gaps(kube, settings.namespaces, partial(watched, engine)),
-            "missed deletions": MissedDeletions(kube, engine.registry, settings.namespaces, engine.forget),
+            "gaps": Gaps(kube, settings.namespaces, around, ROUND_SECONDS),
+            "missed deletions": Gaps(kube, settings.namespaces, [context.kinds[POLICIES]], DELETION_CHECK_SECONDS),
             "lease": engine.shards,
             "engine": engine,
         }

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Iterable
 from typing import Any, cast
 
 import kopf
 
-from rlscaler_core.api import GROUP, PLURAL, VERSION
-from rlscaler_core.api.budget import BUDGET_PLURAL
-from rlscaler_operator.cluster.kinds import TargetKinds
 from rlscaler_operator.cluster.kube import connection
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.run.context import Context, running
+from rlscaler_operator.run.watched import BUDGETS, Watched
 from rlscaler_operator.run.watches import NoDiffBase, NoProgress
 from rlscaler_operator.settings import Settings
 
@@ -36,8 +35,6 @@ BACKOFF_SECONDS = (0.5, 1.0, 2.0, *(4.0,) * 14)
 
 LOGIN_SECONDS = 2.0
 """Pause before credentials that were refused are read anew."""
-
-HPA, SCALED_OBJECT = "HorizontalPodAutoscaler", "ScaledObject"
 
 
 @kopf.on.login()
@@ -67,67 +64,20 @@ async def startup(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.process.ultimate_exiting_timeout = 30
 
 
-@kopf.on.event(GROUP, VERSION, PLURAL)
-async def policy(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    context = _context(memo)
-    context.put_policy(body, type == "DELETED")
-    await context.read_targets(body)
-
-
-@kopf.on.event("apps", "v1", "deployments")
-async def deployment(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_deployment(body, type == "DELETED")
-
-
-@kopf.on.event("", "v1", "pods")
-async def pod(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_pod(body, type == "DELETED")
-
-
-@kopf.on.event("autoscaling", "v2", "horizontalpodautoscalers")
-async def autoscaler(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_autoscaler(HPA, body, type == "DELETED")
-
-
-@kopf.on.event("keda.sh", "v1alpha1", "scaledobjects")
-async def scaled_object(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_autoscaler(SCALED_OBJECT, body, type == "DELETED")
-
-
-@kopf.on.event("autoscaling.k8s.io", "v1", "verticalpodautoscalers")
-async def vertical_autoscaler(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_vertical_autoscaler(body, type == "DELETED")
-
-
-@kopf.on.event("gateway.networking.k8s.io", "v1", "httproutes")
-async def route(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-    _context(memo).put_route(body, type == "DELETED")
-
-
-def watch_targets(kinds: TargetKinds) -> None:
-    """Declare handlers of the kinds besides Deployments; kopf watches the kinds whose APIs are installed."""
-    for kind in kinds.others:
+def watch(kinds: Iterable[Watched]) -> None:
+    """Declare a handler of each kind; kopf watches the kinds whose APIs are installed."""
+    for kind in kinds:
         resource = kind.resource
 
-        @kopf.on.event(resource.group, resource.version, resource.plural, id=f"target-{resource.plural}", param=kind)
-        async def target(body: kopf.Body, type: str | None, memo: Any, param: Any = None, **_: Any) -> None:
-            await _context(memo).put_target(param, body, type == "DELETED")
-
-
-def watch_budgets() -> None:
-    """Declare the handler of RLScalingBudgets."""
-
-    @kopf.on.event(GROUP, VERSION, BUDGET_PLURAL)
-    async def budget(body: kopf.Body, type: str | None, memo: Any, **_: Any) -> None:
-        _context(memo).put_budget(body, type == "DELETED")
+        @kopf.on.event(resource.group, resource.version, resource.plural, id=str(resource), param=kind)
+        async def seen(body: kopf.Body, type: str | None, memo: Any, param: Any = None, **_: Any) -> None:
+            await _context(memo).take_in(param, body, type == "DELETED")
 
 
 async def run(settings: Settings) -> None:
     """Run until SIGTERM or SIGINT. Raises OperatorError where it cannot start or go on."""
     async with running(settings) as context:
-        watch_targets(context.engine.cache.kinds)
-        if settings.budgets:
-            watch_budgets()
+        watch(kind for kind in context.kinds.values() if settings.budgets or kind.resource != BUDGETS)
         # kopf takes the signals over; until then they must not cut a start short that already holds the lease.
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, context.stop.set)

@@ -1,4 +1,4 @@
-"""Watches of kopf, and their gaps: APIs that are installed or removed later, and missed deletions.
+"""Watches of kopf: APIs that are installed or removed later, and what it remembers of objects.
 
 kopf would notice new APIs by watching all CustomResourceDefinitions, a right of the whole cluster. Discovery is open to
 every ServiceAccount without a rule of its own, so it is asked now and then, and kopf gets the answer.
@@ -13,37 +13,13 @@ from typing import Any, Protocol, get_args, get_type_hints
 
 import kopf
 
-from rlscaler_core.api import GROUP, PLURAL, VERSION
-from rlscaler_core.api.budget import BUDGET_KIND, BUDGET_PLURAL
-from rlscaler_operator.cluster.bodies import Key, key_of
-from rlscaler_operator.cluster.kube import Kube, listed
-from rlscaler_operator.exceptions import KubeError, OperatorError
-from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.exceptions import KubeError
 
 log = logging.getLogger("rlscaler.watches")
 
 DISCOVERY_SECONDS = 15.0
 """Longest time until a new API is watched. Each check costs one request for each optional API."""
-
-DELETION_CHECK_SECONDS = 30.0
-"""Longest time that the operator acts for a policy whose deletion was missed. Each check costs one request of metadata
-for 500 policies."""
-
-VERBS = frozenset({"get", "list", "watch", "patch"})
-
-SCALED_OBJECTS = kopf.Resource(
-    "keda.sh", "v1alpha1", "scaledobjects", kind="ScaledObject", namespaced=True, verbs=VERBS
-)
-HTTP_ROUTES = kopf.Resource(
-    "gateway.networking.k8s.io", "v1", "httproutes", kind="HTTPRoute", namespaced=True, verbs=VERBS
-)
-VERTICAL_AUTOSCALERS = kopf.Resource(
-    "autoscaling.k8s.io", "v1", "verticalpodautoscalers", kind="VerticalPodAutoscaler", namespaced=True, verbs=VERBS
-)
-BUDGETS = kopf.Resource(GROUP, VERSION, BUDGET_PLURAL, kind=BUDGET_KIND, namespaced=False, verbs=VERBS)
-"""Watched with `--budgets` only."""
-OPTIONAL = (SCALED_OBJECTS, VERTICAL_AUTOSCALERS, HTTP_ROUTES)
-"""APIs that may be installed while the operator runs, and removed again: KEDA's, the VPA's and the Gateway API."""
 
 
 class Insights(Protocol):
@@ -73,7 +49,7 @@ class OptionalApis:
         self,
         kube: Kube,
         optional: tuple[kopf.Resource, ...],
-        come: Callable[[kopf.Resource], Awaitable[None]],
+        come: Callable[[kopf.Resource], Awaitable[object]],
         gone: Callable[[kopf.Resource], None],
     ) -> None:
         """`come` reads all objects of a new API among `optional` before its watch begins; `gone` forgets them."""
@@ -116,37 +92,6 @@ class OptionalApis:
                 return False
             raise
         return any(served.get("name") == resource.plural for served in answer.get("resources", ()))
-
-
-class MissedDeletions:
-    """Forgets policies that were deleted in a gap of the watch: kopf lists again after it, but reports no absence."""
-
-    def __init__(
-        self, kube: Kube, registry: Registry, namespaces: tuple[str, ...], forget: Callable[[Key, str], None]
-    ) -> None:
-        """`forget` is called with the key and the uid of each policy that is gone."""
-        self._kube, self._registry, self._namespaces, self._forget = kube, registry, namespaces, forget
-
-    async def run(self) -> None:
-        """Check repeatedly until cancelled. A list that fails is tried again the next time."""
-        while True:
-            await asyncio.sleep(DELETION_CHECK_SECONDS)
-            try:
-                await self.check()
-            except OperatorError as error:
-                log.warning("%s", error)
-
-    async def check(self) -> None:
-        """List the policies and forget known ones that are missing. Raises OperatorError."""
-        # Before the list begins: a policy that is made during the list may be missing in it.
-        known = {policy.key: policy.uid for policy in self._registry}
-        there: dict[Key, str] = {}
-        async for body in listed(self._kube, self._namespaces, f"{GROUP}/{VERSION}", PLURAL, metadata_only=True):
-            there[key_of(body)] = body["metadata"].get("uid", "")
-        for key, uid in known.items():
-            if there.get(key) != uid:
-                log.info("%s/%s is gone: its deletion had not been seen", *key)
-                self._forget(key, uid)
 
 
 class NoDiffBase(kopf.DiffBaseStorage):

@@ -1,6 +1,6 @@
 import pytest
 
-from rlscaler_operator.cluster.bodies import deployment_of_pod, parse_deployment, quantity, start_seconds
+from rlscaler_operator.cluster.bodies import deployment_of_pod, key_of, parse_deployment, quantity, start_seconds
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.loop.learn import learned
@@ -273,16 +273,6 @@ def test_a_rollout_that_begins_or_ends_is_looked_at():
     assert cache.put_deployment(rollout("True", "NewReplicaSetAvailable", 2, 2))
 
 
-def test_all_autoscalers_of_a_kind_are_dropped_at_once():
-    cache = WatchCache()
-    for kind, target in (("ScaledObject", "one"), ("ScaledObject", "two"), ("HorizontalPodAutoscaler", "two")):
-        body = {"metadata": {"namespace": "ns", "name": target}, "spec": {"scaleTargetRef": {"name": target}}}
-        cache.autoscalers.put(kind, body)
-    cache.autoscalers.drop_kind("ScaledObject")
-    assert cache.autoscalers.of(("ns", "one")) is None
-    assert cache.autoscalers.of(("ns", "two")).kind == "HorizontalPodAutoscaler"
-
-
 def test_nothing_is_kept_of_what_is_gone():
     cache = WatchCache(sizes=SizedPods())
     others = {"autoscalers": cache.autoscalers, "verticals": cache.verticals}
@@ -304,7 +294,7 @@ def test_nothing_is_kept_of_what_is_gone():
     for uid in ("a", "b", "c"):
         gone = pod(uid)
         gone["metadata"]["name"] = gone["metadata"]["name"] if uid == "c" else f"chat-6b7f-{uid}"
-        cache.drop_pod(gone)
+        cache.drop_pod(key_of(gone))
     cache.drop_target(("ns", "chat"))
     assert cache.sizes._pods == cache.autoscalers._by_name == cache.autoscalers._of_target == {}
     cache.sizes, cache._numbers = None, 1

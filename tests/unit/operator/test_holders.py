@@ -2,6 +2,7 @@
 
 import pytest
 
+from rlscaler_operator.cluster.bodies import key_of
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.holders import UNKNOWN, NodeHolders
 
@@ -60,8 +61,8 @@ def test_the_cache_follows_pods_of_every_owner_where_it_is_told_to():
     for body in (pod("a"), pod("b"), pod("c")):
         cache.put_pod(body)
     cache.put_pod(pod("b", phase="Succeeded"))
-    cache.drop_pod(pod("c"))
+    cache.drop_pod(key_of(pod("c")))
     assert cache.holders.of(keys("a")).nodes == (keys("a"),)
-    cache.drop_pod(pod("a"))
+    cache.drop_pod(key_of(pod("a")))
     assert cache.holders.of(keys("a")) == UNKNOWN
     WatchCache().put_pod(pod("a"))

@@ -4,6 +4,7 @@ import pytest
 from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.actuation.idle import IdlePods, first_to_go, work_of
+from rlscaler_operator.cluster.bodies import key_of
 from rlscaler_operator.cluster.cache import IDLE, WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.holders import NodeHolders
@@ -124,5 +125,5 @@ def test_the_cache_knows_pods_and_our_marks_only():
     cache.put_pod(leaving)
     assert set(cache.pods["ns", "chat-gpu"]) == {A, B}, "a pod on its way out is not marked once more"
     cache.put_pod(pod(C, None))
-    cache.drop_pod(pod(B, "5"))
+    cache.drop_pod(key_of(pod(B, "5")))
     assert set(cache.pods["ns", "chat-gpu"]) == {A, C}

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from rlscaler_operator.cluster.bodies import key_of
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kinds import TargetKind, TargetKinds, for_kubectl, titled
 from rlscaler_operator.cluster.selectors import parse_selector, selects
@@ -94,7 +95,7 @@ def test_ready_replicas_are_the_ready_pods_of_the_selector(cache):
     assert cache.put_pod(pod("other-0", app="other")) is None
     assert cache.deployments[KEY].ready == 1
     assert cache.put_pod(pod("chat-1", app="chat")) == KEY
-    assert cache.drop_pod(pod("chat-0", app="chat")) == KEY
+    assert cache.drop_pod(key_of(pod("chat-0", app="chat"))) == KEY
     assert cache.deployments[KEY].ready == 1
     assert not cache.put_scaled(KEY, body(), scale(3)), "nothing is new"
     assert cache.put_scaled(KEY, body(), scale(4, "app=next"))

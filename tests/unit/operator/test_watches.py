@@ -1,7 +1,6 @@
-"""What kopf watches and remembers, APIs that come and go, and missed deletions, against a real HTTP server."""
+"""What kopf watches and remembers, and APIs that come and go, against a real HTTP server."""
 
 import asyncio
-import inspect
 import json
 
 import kopf
@@ -9,17 +8,8 @@ import pytest
 
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.run import main
-from rlscaler_operator.run.watches import (
-    HTTP_ROUTES,
-    OPTIONAL,
-    SCALED_OBJECTS,
-    MissedDeletions,
-    NoDiffBase,
-    NoProgress,
-    OptionalApis,
-    new_insights,
-)
-from rlscaler_operator.state.registry import Registry
+from rlscaler_operator.run.watched import HTTP_ROUTES, OPTIONAL, POLICIES, SCALED_OBJECTS, Watched
+from rlscaler_operator.run.watches import NoDiffBase, NoProgress, OptionalApis, new_insights
 
 
 def serves(api_server, *resources):
@@ -77,42 +67,11 @@ def test_kopf_has_what_optional_apis_are_announced_by():
         assert isinstance(getattr(insights, name, None), kind), f"{hint} ({name})"
 
 
-def known(policy_body, *names):
-    registry = Registry()
-    for name in names:
-        registry.put(policy_body(name))
-    return registry
-
-
-async def test_a_policy_that_is_not_there_any_more_is_forgotten(api_server, kube, policy_body):
-    registry = known(policy_body, "kept", "gone", "made-again")
-    there = [policy_body("kept"), policy_body("made-again", uid="another"), policy_body("new")]
-    api_server.text = json.dumps({"items": [{"metadata": body["metadata"]} for body in there]})
-    forgotten = []
-    await MissedDeletions(kube, registry, (), lambda *which: forgotten.append(which)).check()
-    assert forgotten == [(("ns", "gone"), "gone"), (("ns", "made-again"), "made-again")]
-
-
-async def test_a_list_of_nothing_is_null_and_forgets_all(api_server, kube, policy_body):
-    api_server.text = json.dumps({"kind": "PartialObjectMetadataList", "items": None})
-    forgotten = []
-    await MissedDeletions(kube, known(policy_body, "gone"), (), lambda *which: forgotten.append(which)).check()
-    assert forgotten == [(("ns", "gone"), "gone")]
-
-
-async def test_a_list_that_fails_forgets_nothing(api_server, kube, policy_body):
-    api_server.status = 503
-    forgotten = []
-    with pytest.raises(OperatorError):
-        await MissedDeletions(kube, known(policy_body, "kept"), (), lambda *which: forgotten.append(which)).check()
-    assert not forgotten
-
-
 def test_only_watch_handlers_are_registered_so_nothing_needs_to_be_remembered():
     registry = kopf.get_default_registry()
     assert isinstance(registry, kopf.OperatorRegistry)
-    assert inspect.iscoroutinefunction(main.policy)
-    assert registry._watching.get_all_handlers()
+    main.watch([Watched(resource, print, print, tuple) for resource in (POLICIES, *OPTIONAL)])
+    assert len({handler.id for handler in registry._watching.get_all_handlers()}) == 1 + len(OPTIONAL)
     assert not registry._changing.get_all_handlers()
     assert not registry._spawning.get_all_handlers()
 

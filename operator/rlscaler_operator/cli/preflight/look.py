@@ -16,6 +16,7 @@ from rlscaler_operator.cluster.kube import Json, Kube, listed
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.loop.sense import OwnAnswers
 from rlscaler_operator.run.context import Context
+from rlscaler_operator.run.watched import PODS
 from rlscaler_operator.sensing.access import Access, access_of, own_access
 from rlscaler_operator.sensing.measure import samples_of
 from rlscaler_operator.sensing.queries import own_queries
@@ -56,7 +57,7 @@ async def look(kube: Kube, settings: Settings, body: Mapping[str, Any], promethe
     await context.prime()
     pods = [pod async for pod in listed(kube, settings.namespaces, "v1", "pods")]
     for pod in pods:
-        context.put_pod(pod, deleted=False)
+        await context.take_in(context.kinds[PODS], pod)
     policy = engine.registry.put(body)
     await context.read_targets(body)
     try:
