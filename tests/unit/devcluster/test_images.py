@@ -96,9 +96,9 @@ def test_bill_names_python_and_debian_packages(image: Path) -> None:
 
 
 def test_everything_that_is_missing_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buildah.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(packages.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(packages, "locate", lambda _: None)
-    with pytest.raises(BuildError, match=r"root .*debootstrap buildah missing: `make e2e-packages`.*docker build"):
+    with pytest.raises(BuildError, match=r"root .*debootstrap, buildah missing: `make e2e-packages`.*docker build"):
         buildah.check()
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 from rlscaler_dev.cluster import paths
-from rlscaler_dev.cluster.processes import supported
 from rlscaler_dev.cluster.realnode import packages
 from rlscaler_dev.exceptions import BuildError
 
@@ -16,15 +14,8 @@ ELSEWHERE = "with Docker: `docker build -f image/Dockerfile --target operator -t
 
 def check() -> None:
     """Raises BuildError that lists every missing program, before anything is begun."""
-    reasons = []
-    if not supported():
-        reasons.append("it needs Linux")
-    elif os.geteuid() != 0:
-        reasons.append("it needs root (debootstrap changes root): run it with sudo -E")
-    if supported() and (absent := packages.missing(packages.IMAGES)):
-        reasons.append(f"{packages.names(absent)} missing: `make e2e-packages` installs them")
-    if reasons:
-        raise BuildError(f"images cannot be built here: {'; '.join(reasons)}. {ELSEWHERE}")
+    if reasons := packages.reasons_against(packages.IMAGES, "debootstrap changes root"):
+        raise BuildError(f"images cannot be built here: {reasons}. {ELSEWHERE}")
 
 
 class Buildah:

@@ -79,19 +79,22 @@ def missing(purpose: str | None = None) -> list[Package]:
     return [package for package in PACKAGES if purpose in (None, package.purpose) and package.missing()]
 
 
-def require_node() -> None:
-    """Raises DevClusterError where the real node cannot run, with all reasons and a remedy."""
-    reasons = []
+def reasons_against(purpose: str, root_for: str) -> str:
+    """Return all reasons why nothing of a purpose can be done here, `root_for` among them; empty where it can."""
     if not supported():
-        reasons.append("it needs Linux")
-    elif os.geteuid() != 0:
-        reasons.append("it needs root (namespaces, mounts and cgroups): run it with sudo -E")
-    if supported() and (absent := missing(NODE)):
+        return "it needs Linux"
+    reasons = [] if os.geteuid() == 0 else [f"it needs root ({root_for}): run it with sudo -E"]
+    if absent := missing(purpose):
         commands = ", ".join(command for package in absent for command in package.missing())
         reasons.append(f"{commands} missing: `make e2e-packages` installs {names(absent)}")
-    if reasons:
+    return "; ".join(reasons)
+
+
+def require_node() -> None:
+    """Raises DevClusterError where the real node cannot run, with all reasons and a remedy."""
+    if reasons := reasons_against(NODE, "namespaces, mounts and cgroups"):
         raise DevClusterError(
-            f"the real node cannot run here: {'; '.join(reasons)}. Without `--node real` kwok plays all nodes, "
+            f"the real node cannot run here: {reasons}. Without `--node real` kwok plays all nodes, "
             "which needs none of this"
         )
 
