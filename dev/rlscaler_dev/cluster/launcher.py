@@ -120,23 +120,20 @@ def start(
     binaries: Mapping[str, Mapping[str, str]],
     gateway_manifests: list[dict[str, Any]],
     say: Say,
+    attempts: int = ATTEMPTS,
 ) -> ClusterState:
     """Start a fresh cluster; on failure everything is stopped again and only the logs stay.
 
     Raises StartError with the end of the log of the component that failed.
     """
-    for attempt in range(1, ATTEMPTS + 1):
-        try:
-            return _start_once(name, options, binaries, gateway_manifests, say)
-        except StartError as error:
-            clean(name, keep_logs=True)
-            if "address already in use" not in error.message or attempt == ATTEMPTS:
-                raise
-            say("a port was taken meanwhile, trying others")
-        except BaseException:
-            clean(name, keep_logs=True)
+    try:
+        return _start_once(name, options, binaries, gateway_manifests, say)
+    except BaseException as error:
+        clean(name, keep_logs=True)
+        if not isinstance(error, StartError) or "address already in use" not in error.message or attempts == 1:
             raise
-    raise AssertionError("unreachable")
+    say("a port was taken meanwhile, trying others")
+    return start(name, options, binaries, gateway_manifests, say, attempts - 1)
 
 
 def _start_once(

@@ -48,16 +48,8 @@ class Pki:
     @classmethod
     def at(cls, directory: Path) -> Pki:
         """The paths under `directory`, whether or not the files exist."""
-        return cls(
-            directory / "ca.crt",
-            directory / "admin.crt",
-            directory / "admin.key",
-            directory / "front-proxy-client.crt",
-            directory / "front-proxy-client.key",
-            directory / "sa.key",
-            directory / "node.crt",
-            directory / "node.key",
-        )
+        pairs = [f"{name}.{kind}" for name in ("admin", "front-proxy-client") for kind in ("crt", "key")]
+        return cls(*(directory / name for name in ("ca.crt", *pairs, "sa.key", "node.crt", "node.key")))
 
 
 def create(directory: Path, node: str | None = None, addresses: Sequence[str] = ()) -> Pki:
