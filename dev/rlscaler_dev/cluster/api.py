@@ -78,10 +78,7 @@ class ClusterInfo:
         if self.prometheus_targets_dir is None:
             raise DevClusterError(f"cluster {self.name} runs without our Prometheus: start it with --prometheus")
         content = [{"targets": list(addresses), "labels": {"job": job, **(labels or {})}}]
-        path = self.prometheus_targets_dir / f"{job}.json"
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps(content))
-        return temporary.replace(path)
+        return paths.replace(self.prometheus_targets_dir / f"{job}.json", json.dumps(content))
 
 
 def up(

@@ -38,15 +38,11 @@ def module_dir(modules: str) -> Path:
     """A writable copy of tools/MODULES, since the package may be installed read-only."""
     source = resources.files("rlscaler_dev.cluster").joinpath("tools", modules)
     target = paths.go_dir() / "modules" / modules
-    target.mkdir(parents=True, exist_ok=True)
     for entry in source.iterdir():
         if entry.name.endswith((".go", ".mod", ".sum")):
-            content = entry.read_bytes()
-            copy = target / entry.name
-            if not copy.exists() or copy.read_bytes() != content:
-                temporary = target / f".{entry.name}.{os.getpid()}"
-                temporary.write_bytes(content)
-                temporary.replace(copy)
+            content, copy = entry.read_text(encoding="utf-8"), target / entry.name
+            if not copy.exists() or copy.read_text(encoding="utf-8") != content:
+                paths.replace(copy, content)
     return target
 
 

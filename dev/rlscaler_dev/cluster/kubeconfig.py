@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import os
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from rlscaler_dev.cluster import paths
 from rlscaler_dev.cluster.pki import Pki
 from rlscaler_dev.exceptions import DevClusterError
 
@@ -62,11 +62,7 @@ def _config(cluster: dict[str, Any], user: dict[str, Any], name: str) -> dict[st
 
 def write(path: Path, config: dict[str, Any]) -> None:
     """Replace `path` atomically; readable by the owner only."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        yaml.safe_dump(config, file, sort_keys=False)
-    temporary.replace(path)
+    paths.replace(path, yaml.safe_dump(config, sort_keys=False), 0o600)
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -60,10 +59,7 @@ class Definitions:
                 version = requirements(self.modules)[self.module]
                 reporter.say(f"fetching the definitions of {self.name} {version} from its Go module")
                 content = self._from_module(toolchain.find(reporter, self.modules))
-                self.cached_file.parent.mkdir(parents=True, exist_ok=True)
-                temporary = self.cached_file.with_suffix(f".{os.getpid()}.tmp")
-                temporary.write_text(json.dumps(content))
-                temporary.replace(self.cached_file)
+                paths.replace(self.cached_file, json.dumps(content))
             definitions: list[dict[str, Any]] = json.loads(self.cached_file.read_text())
         return definitions
 

@@ -75,6 +75,15 @@ def cluster_dir(name: str) -> Path:
     return clusters_dir() / name
 
 
+def replace(path: Path, text: str, mode: int = 0o644) -> Path:
+    """Write a text file as a whole or not at all; one of another mode is never readable by more."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+    return temporary.replace(path)
+
+
 @contextmanager
 def hold(name: str, say: Callable[[str], None] | None = None, holder: str = "") -> Iterator[None]:
     """Hold the lock `name` between processes; says once that it waits for `holder` when another process has it.

@@ -65,7 +65,5 @@ def install(tool: Tool, binary_file: Path, source: str) -> Stamp:
     stamp = Stamp(tool.name, text(pinned(tool)), key(tool), source, binary_file.stat().st_size)
     _stamp_path(tool).unlink(missing_ok=True)
     binary_file.replace(binary(tool))
-    temporary = _stamp_path(tool).with_suffix(f".{os.getpid()}.tmp")
-    temporary.write_text(json.dumps(asdict(stamp), indent=2) + "\n")
-    temporary.replace(_stamp_path(tool))
+    paths.replace(_stamp_path(tool), json.dumps(asdict(stamp), indent=2) + "\n")
     return stamp

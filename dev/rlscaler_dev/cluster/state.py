@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -42,11 +41,7 @@ class ClusterState:
 
     def save(self) -> None:
         """Replace the state file."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        target = self.directory / "state.json"
-        temporary = target.with_suffix(f".{os.getpid()}.tmp")
-        temporary.write_text(json.dumps(asdict(self), indent=2) + "\n")
-        temporary.replace(target)
+        paths.replace(self.directory / "state.json", json.dumps(asdict(self), indent=2) + "\n")
 
     def record(self, process: ProcessRecord) -> None:
         """Write down a process as soon as it was started."""
