@@ -34,12 +34,12 @@ def ints(*values: int) -> np.ndarray:
     return np.array(values, np.int64)
 
 
-def model(nodes: Sequence[NodeProto], arrays: Arrays, opset: int = 17) -> ModelProto:
-    """Make `observation` (N, 40) -> `logits` (N, 13) of nodes and constants."""
+def model(nodes: Sequence[NodeProto], arrays: Arrays, opset: int = 17, width: int = WIDTH) -> ModelProto:
+    """Make `observation` (N, `width`) -> `logits` (N, 13) of nodes and constants."""
     graph = helper.make_graph(
         list(nodes),
         "hostile",
-        [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["N", WIDTH])],
+        [helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["N", width])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["N", 13])],
         [numpy_helper.from_array(array, name) for name, array in arrays.items()],
     )

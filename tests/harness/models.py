@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from rlscaler_core.decision.manifest import Manifest
+from tests.harness import hostile_models
 
 
 def write_model(folder: Path, stack_size: int = 4) -> None:
@@ -16,19 +17,10 @@ def write_model(folder: Path, stack_size: int = 4) -> None:
     width = 10 * stack_size
     logits = np.zeros(13, np.float32)
     logits[[2, 7, 11]] = 5.0
-    tensors = [
-        onnx.numpy_helper.from_array(np.zeros((width, 13), np.float32), "weight"),
-        onnx.numpy_helper.from_array(logits, "bias"),
-    ]
-    value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Gemm", ["observation", "weight", "bias"], ["logits"])],
-        "no change",
-        [value("observation", onnx.TensorProto.FLOAT, ["N", width])],
-        [value("logits", onnx.TensorProto.FLOAT, ["N", 13])],
-        tensors,
+    arrays = {"weight": np.zeros((width, 13), np.float32), "bias": logits}
+    model = hostile_models.model(
+        [onnx.helper.make_node("Gemm", ["observation", *arrays], ["logits"])], arrays, width=width
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     content = model.SerializeToString()
     manifest = Manifest(name="still", stack_size=stack_size, digest=hashlib.sha256(content).hexdigest())
     (folder / "ppo.json").write_text(manifest.model_dump_json())
