@@ -20,7 +20,7 @@ import csv
 import json
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import version
 from pathlib import Path
@@ -169,16 +169,14 @@ def read_records(data: Path) -> Records:
     """Read OUT/data. Raises RecordError that names the file."""
     offered = read_columns(data / "offered.csv", OFFERED_COLUMNS)
     requests = read_requests(data / "requests.csv")
-    replicas = read_columns(data / "replicas.csv", ("time", "pool", *REPLICA_COLUMNS))
-    routes = read_columns(data / "routes.csv", ("time", *ROUTE_COLUMNS))
     decisions = read_columns(data / "decisions.csv", DECISION_COLUMNS)
     try:
         return Records(
             run=Run.read(data / "run.json"),
             offered_rps=_floats(offered["offered_rps"]),
             requests=requests,
-            replicas={pool: _pool_steps(replicas, pool) for pool in POOLS},
-            routes=Steps(_floats(routes["time"]), np.column_stack([_floats(routes[name]) for name in ROUTE_COLUMNS])),
+            replicas=read_steps_by(data / "replicas.csv", "pool", POOLS, REPLICA_COLUMNS),
+            routes=read_steps(data / "routes.csv", ROUTE_COLUMNS),
             decisions=Decisions(
                 _floats(decisions["time"]),
                 np.array([kind == "action" for kind in decisions["kind"]], dtype=bool),
@@ -223,12 +221,23 @@ def read_requests(path: Path) -> Requests:
     return Requests(_floats(columns["scheduled_at"]), latency_ms, ok)
 
 
-def _pool_steps(columns: dict[str, list[str]], pool: str) -> Steps:
-    rows = [i for i, name in enumerate(columns["pool"]) if name == pool]
-    values = [[float(columns[name][i]) for name in REPLICA_COLUMNS] for i in rows]
-    return Steps(
-        np.array([float(columns["time"][i]) for i in rows]), np.array(values).reshape(len(rows), len(REPLICA_COLUMNS))
-    )
+def read_steps(path: Path, names: Sequence[str], begun: float = 0.0) -> Steps:
+    """Read columns that hold until their next row, in seconds since `begun` (Unix). Raises RecordError, ValueError."""
+    return _steps(read_columns(path, ("time", *names)), names, begun)
+
+
+def read_steps_by(path: Path, key: str, wanted: Iterable[str], names: Sequence[str]) -> dict[str, Steps]:
+    """Read as `read_steps` the rows of each wanted value of the column `key`."""
+    columns = read_columns(path, ("time", key, *names))
+    rows = {value: [i for i, seen in enumerate(columns[key]) if seen == value] for value in wanted}
+    return {
+        value: _steps({name: [texts[i] for i in mine] for name, texts in columns.items()}, names)
+        for value, mine in rows.items()
+    }
+
+
+def _steps(columns: Mapping[str, list[str]], names: Sequence[str], begun: float = 0.0) -> Steps:
+    return Steps(_floats(columns["time"]) - begun, np.column_stack([_floats(columns[name]) for name in names]))
 
 
 class CsvWriter:

@@ -105,11 +105,11 @@ def test_what_waits_is_followed_while_it_is_written(tmp_path: Path) -> None:
     # Offset 1 of partition 0 is seen at the consumer first, and offset 0 is processed twice.
     processed.write_text("time,pod,partition,offset\n12.0,a,0,0\n13.0,b,0,1\n14.0,b,0,0\n")
     waiting.read()
-    assert (waiting.produced, waiting.messages, waiting.lag_seconds(15.0)) == (2, 1, 4.0)
+    assert (waiting.messages, waiting.lag_seconds(15.0)) == (1, 4.0)
     with produced.open("a") as file:
         file.write("12.0,0,1\n")
     waiting.read()
-    assert (waiting.produced, waiting.messages) == (3, 1)
+    assert waiting.messages == 1
 
 
 def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -53,21 +53,19 @@ def write_rebalances(prometheus_url: str, begun: float, data: Path) -> None:
 
 
 class Waiting:
-    """Follows `produced.csv` and `processed.csv`."""
+    """Follows `produced.csv` and `processed.csv`, of which either may be ahead of the other."""
 
     def __init__(self, produced: Path, processed: Path) -> None:
         self._produced, self._processed = Tail(produced), Tail(processed)
         self._waits: dict[Place, float] = {}
-        self._early: set[Place] = set()
-        """Messages that were processed before it was seen that they are there."""
-        self._seen: set[Place] = set()
-        self.produced = 0
-        """Messages that were written so far."""
+        self._done: set[Place] = set()
 
     def read(self) -> None:
         """Read the new rows of both tables."""
-        self._each(self._produced, self._take_produced)
-        self._each(self._processed, self._take_processed)
+        self._waits |= {(row[1], row[2]): float(row[0]) for row in _rows(self._produced)}
+        self._done |= {(row[2], row[3]) for row in _rows(self._processed)}
+        for place in self._done & self._waits.keys():
+            del self._waits[place]
 
     @property
     def messages(self) -> int:
@@ -78,23 +76,7 @@ class Waiting:
         """Age of the oldest of them at the Unix time `now`; 0 where nothing waits."""
         return max(0.0, now - min(self._waits.values())) if self._waits else 0.0
 
-    def _each(self, tail: Tail, take: Callable[[list[str]], None]) -> None:
-        for row in csv.reader(tail.lines()):
-            if row[0][:1].isdigit():  # not the head of the table
-                take(row)
 
-    def _take_produced(self, row: list[str]) -> None:
-        scheduled_at, place = float(row[0]), (row[1], row[2])
-        self.produced += 1
-        if place in self._early:
-            self._early.remove(place)
-        else:
-            self._waits[place] = scheduled_at
-
-    def _take_processed(self, row: list[str]) -> None:
-        place = row[2], row[3]
-        if place in self._seen:
-            return
-        self._seen.add(place)
-        if self._waits.pop(place, None) is None:
-            self._early.add(place)
+def _rows(tail: Tail) -> Iterator[list[str]]:
+    """Yield the new rows of a table without its head."""
+    return (row for row in csv.reader(tail.lines()) if row[0][:1].isdigit())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rlscaler_dev import markdown
 from rlscaler_dev.demo.kafka.plan import MESSAGES_PER_SECOND
 from rlscaler_dev.demo.kafka.recorder import REBALANCE_COLUMNS
-from rlscaler_dev.demo.records import REPLICA_COLUMNS, Float, Steps, read_columns
+from rlscaler_dev.demo.records import REPLICA_COLUMNS, Float, Steps, read_columns, read_steps
 from rlscaler_dev.exceptions import RecordError
 from rlscaler_loadgen.streams.journal import PROCESSED, PRODUCED
 
@@ -106,8 +106,8 @@ def read(folder: Path) -> Played:
             written=written - begun,
             done=done - begun,
             duplicates=duplicates,
-            replicas=_steps(data / "replicas.csv", REPLICA_COLUMNS, begun),
-            rebalances=_steps(data / "rebalances.csv", REBALANCE_COLUMNS[1:], begun),
+            replicas=read_steps(data / "replicas.csv", REPLICA_COLUMNS, begun),
+            rebalances=read_steps(data / "rebalances.csv", REBALANCE_COLUMNS[1:], begun),
         )
     except (OSError, KeyError, ValueError) as error:
         raise RecordError(f"{folder}: not the records of a demo of Kafka: {error}") from error
@@ -129,12 +129,6 @@ def _messages(data: Path) -> tuple[Float, Float, int]:
 
 def _places(partitions: list[str], offsets: list[str]) -> list[tuple[int, int]]:
     return [(int(partition), int(offset)) for partition, offset in zip(partitions, offsets, strict=True)]
-
-
-def _steps(path: Path, names: tuple[str, ...], begun: float) -> Steps:
-    columns = read_columns(path, ("time", *names))
-    values = np.array([columns[name] for name in names], np.float64).T
-    return Steps(np.array(columns["time"], np.float64) - begun, values)
 
 
 def figures(played: Played) -> Figures:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_dev import markdown
-from rlscaler_dev.demo.records import Float, Requests, Steps, read_columns, read_requests
+from rlscaler_dev.demo.records import Float, Requests, read_requests, read_steps_by
 from rlscaler_dev.demo.tenants.plan import GPUS, REQUESTS_PER_SECOND, TENANTS
 from rlscaler_dev.demo.tenants.recorder import Counts
 from rlscaler_dev.exceptions import RecordError
@@ -83,16 +83,14 @@ def read(folder: Path) -> Played:
         replay = json.loads(replayed.read_text()) if replayed.exists() else None
         begin, first = max(run["begun"].values()), min(run["begun"].values())
         moments = np.arange(begin + 1, first + run["duration_seconds"])
-        rows = read_columns(data / "replicas.csv", ("time", "tenant", *Counts._fields))
-        time = np.array(rows["time"], np.float64)
-        values = np.array([rows[name] for name in Counts._fields], np.float64).T
-        mine = {tenant.name: np.array(rows["tenant"]) == tenant.name for tenant in TENANTS}
+        names = [tenant.name for tenant in TENANTS]
+        replicas = read_steps_by(data / "replicas.csv", "tenant", names, Counts._fields)
         return Played(
             name=run["contender"],
             title=run["title"],
             slo_ms=run["slo_ms"],
             seconds=moments - first,
-            replicas={name: Steps(time[where], values[where]).at(moments) for name, where in mine.items()},
+            replicas={name: steps.at(moments) for name, steps in replicas.items()},
             requests={
                 tenant.name: read_requests(data / tenant.name / "requests.csv").between(moments[0] - 1, moments[-1])
                 for tenant in TENANTS
