@@ -11,11 +11,11 @@ from typing import Any
 
 from rich.console import Console
 
-from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, read_parts
 from rlscaler_live.play import Watch, check, live_entries, play
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.command import finish
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.inputs import RESULTS
 from rlscaler_rl.evaluation.schema import ResultFile
 from rlscaler_rl.evaluation.settings import read_settings
@@ -51,7 +51,7 @@ BETWEEN_EPISODES_SECONDS = 60.0
 def execute(
     kind: str, model: tuple[str, ...], config: Path | None, folder: Path, console: Console, **options: Any
 ) -> ResultFile:
-    """Play live, judge and write the folder; the console is told how it goes. Raises EvaluationError, LiveError."""
+    """Play live, judge and write the folder; the console is told how it goes. Raises EvaluationError."""
     began = time.monotonic()
     live, _, _ = read_parts(config)
     _refuse_decided(live, config)
@@ -81,11 +81,11 @@ def execute(
 
 
 def _refuse_decided(live: Mapping[str, Any], config: Path | None) -> None:
-    """Raise LiveError for fields that would be passed over."""
+    """Raise EvaluationError for fields that would be passed over."""
     pools = {name for pool in ("gpu", "cpu") if isinstance(live.get(pool), dict) for name in live[pool]}
     for name, why in DECIDED.items():
         if name in live or name in pools:
-            raise LiveError(f"--config {config}: environment: {name}: leave it out, {why}")
+            raise EvaluationError(f"--config {config}: environment: {name}: leave it out, {why}")
 
 
 def _scalars(figures: Mapping[str, Any]) -> dict[str, float | None]:

@@ -5,7 +5,6 @@ The starter of a cluster is found through the entry point group `rlscaler.testbe
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +16,8 @@ from typing import Any
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_live.environment import KubernetesEnv
-from rlscaler_live.errors import LiveError
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.settings import parts_of
 from rlscaler_rl.training.config import EnvironmentConfig
 
 TESTBEDS = "rlscaler.testbeds"
@@ -40,19 +40,9 @@ Say = Callable[[str], None]
 def read_parts(path: Path | None) -> tuple[Json, Json, Json]:
     """(fields for the live environment, for training alone, the agent's) of a configuration file.
 
-    Raises LiveError.
+    Raises EvaluationError.
     """
-    if path is None:
-        return {}, {}, {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        environment, agent = dict(content.get("environment", {})), dict(content.get("agent", {}))
-    except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise LiveError(
-            f"--config {path}: {error}; a JSON file with the parts environment and agent is needed"
-        ) from error
-    if unknown := sorted(set(content) - {"environment", "agent"}):
-        raise LiveError(f"--config {path}: {', '.join(unknown)}: the parts are environment and agent")
+    environment, agent = parts_of(path)
     simulated = set(EnvironmentConfig.model_fields) - SHARED
     live = {name: value for name, value in environment.items() if name not in simulated}
     return live, {name: value for name, value in environment.items() if name in simulated}, agent
@@ -64,7 +54,7 @@ def ground(live: Mapping[str, Any], folder: Path, seed: int, say: Say) -> Iterat
 
     Where `live` names none, all of it is started for as long as the context lasts; its logs go to `folder`/live.
     SIGTERM and SIGHUP end the program in order meanwhile: replicas are restored, and a cluster that was started stops.
-    Raises LiveError, or a ClickException of the starter.
+    Raises EvaluationError, or a ClickException of the starter.
     """
     with _ended_in_order(), _place(live, folder, seed, say) as place:
         yield place
@@ -103,9 +93,9 @@ def _testbed() -> Callable[..., Any]:
     remedy = "install the development tools (make install), or name a cluster in --config"
     points = list(entry_points(group=TESTBEDS, name="local"))
     if not points:
-        raise LiveError(f"--env cluster: nothing is installed that starts a cluster; {remedy}")
+        raise EvaluationError(f"--env cluster: nothing is installed that starts a cluster; {remedy}")
     try:
         loaded: Callable[..., Any] = points[0].load()
     except ModuleNotFoundError as error:
-        raise LiveError(f"--env cluster needs the package '{error.name}': {remedy}") from error
+        raise EvaluationError(f"--env cluster needs the package '{error.name}': {remedy}") from error
     return loaded

@@ -14,11 +14,11 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.spec import spec_of
 from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
-from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, make_env
 from rlscaler_rl.baselines.contender import Contender
 from rlscaler_rl.evaluation.board import METRICS, Board
 from rlscaler_rl.evaluation.episodes import describe, digest, folds_of
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.invariants import Audit
 from rlscaler_rl.evaluation.lineup import Entry, contenders
 from rlscaler_rl.evaluation.models import Loaded
@@ -94,16 +94,18 @@ def live_entries(kind: str, loaded: Sequence[Loaded], workload: str | None = Non
 
 
 def check(settings: EvaluationSettings) -> None:
-    """Raise LiveError for workloads that no load generator plays live."""
+    """Raise EvaluationError for workloads that no load generator plays live."""
     unknown = [name for name in settings.played if name not in PATTERNS]
     if unknown:
-        raise LiveError(f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads")
+        raise EvaluationError(
+            f"--env cluster plays {', '.join(PATTERNS)}, not {', '.join(unknown)}: choose with --workloads"
+        )
 
 
 def play(settings: EvaluationSettings, kind: str, loaded: Sequence[Loaded], place: Json, watch: Watch) -> Played:
     """Every episode of every workload with every contender; loads and first replicas are those of the simulation.
 
-    Raises LiveError, or a ClickException of the environment.
+    Raises EvaluationError, or a ClickException of the environment.
     """
     check(settings)
     _check_intervals(kind, loaded, settings)
@@ -181,12 +183,12 @@ def _interval(controller: Contender | ActorLike, settings: EvaluationSettings) -
 
 
 def _check_intervals(kind: str, loaded: Sequence[Loaded], settings: EvaluationSettings) -> None:
-    """Raise LiveError, before anything is played, where an episode is no multiple of a contender's interval."""
+    """Raise EvaluationError, before anything is played, where an episode is no multiple of a contender's interval."""
     for workload in settings.played:
         for entry in live_entries(kind, loaded, workload):
             interval = _interval(entry.make(np.ones((1, 1)), settings.seed), settings)
             if settings.duration_seconds % interval:
-                raise LiveError(
+                raise EvaluationError(
                     f"--duration {settings.duration_seconds}: {entry.label} acts every {interval} s on {workload}; "
                     "choose a multiple of that"
                 )

@@ -15,8 +15,8 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv
 
 from rlscaler_core.decision.manifest import Training
-from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import Json, Say, ground, make_env, read_parts
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import Start, load_start
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.export import actor_layers, to_onnx, trained_on, versions, write
@@ -45,7 +45,7 @@ def train(
 ) -> Path:
     """Fine-tune the bundled network; returns the folder with best_model.zip, policy.onnx and manifest.json.
 
-    Interrupted by Ctrl-C it exports the network of that moment. Raises LiveError, or a ClickException of the
+    Interrupted by Ctrl-C it exports the network of that moment. Raises EvaluationError, or a ClickException of the
     environment.
     """
     live, simulated, agent = read_parts(config)
@@ -88,7 +88,7 @@ def _settings(start: Start, simulated: Json, agent: Json) -> TrainingConfig:
         )
     except ValidationError as error:
         first = error.errors()[0]
-        raise LiveError(f"--config: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise EvaluationError(f"--config: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _learn(env: Any, settings: TrainingConfig, start: Start, folder: Path, say: Say) -> PPO:

@@ -134,24 +134,34 @@ def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
     return settings
 
 
-def _environment(path: Path, live: bool) -> Environment:
-    """Read the `environment` part of a file; of a `live` one the cluster's own fields are checked later."""
+def parts_of(path: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the parts `environment` and `agent` of a configuration file. Raises EvaluationError."""
+    if path is None:
+        return {}, {}
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
         raise EvaluationError(f"--config {path}: {error.strerror}") from error
     except ValueError as error:
         raise EvaluationError(f"--config {path}: not JSON: {error}") from error
-    unknown = sorted(set(content) - {"environment", "agent"}) if isinstance(content, dict) else ["not an object"]
+    parts = ("environment", "agent")
+    unknown = sorted(set(content) - set(parts)) if isinstance(content, dict) else ["not an object"]
     if unknown:
         raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
-    if not isinstance(content.get("environment", {}), dict):
-        raise EvaluationError(f"--config {path}: environment: not an object; write its fields in braces")
-    if not live and (unknown := sorted(set(content.get("environment", {})) - set(EnvironmentConfig.model_fields))):
+    for part in parts:
+        if not isinstance(content.get(part, {}), dict):
+            raise EvaluationError(f"--config {path}: {part}: not an object; write its fields in braces")
+    return content.get("environment", {}), content.get("agent", {})
+
+
+def _environment(path: Path, live: bool) -> Environment:
+    """Read the `environment` part of a file; of a `live` one the cluster's own fields are checked later."""
+    fields, _ = parts_of(path)
+    if not live and (unknown := sorted(set(fields) - set(EnvironmentConfig.model_fields))):
         known = ", ".join(EnvironmentConfig.model_fields)
         raise EvaluationError(f"--config {path}: environment: {', '.join(unknown)}: no such field; there are {known}")
     try:
-        return Environment(**content.get("environment", {}))
+        return Environment(**fields)
     except ValidationError as error:
         raise EvaluationError(_explain(error, f"--config {path}: environment")) from error
 

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from rlscaler_live import command
-from rlscaler_live.errors import LiveError
+from rlscaler_rl.evaluation.errors import EvaluationError
 
 
 def config(tmp_path, **environment):
@@ -26,7 +26,7 @@ def config(tmp_path, **environment):
     ],
 )
 def test_what_would_be_passed_over_is_refused(tmp_path, environment, said):
-    with pytest.raises(LiveError, match=said):
+    with pytest.raises(EvaluationError, match=said):
         command.execute("evaluation", ("rule",), config(tmp_path, **environment), tmp_path / "out", Console())
 
 
@@ -36,11 +36,11 @@ def test_levels_of_the_file_are_played_and_every_episode_is_kept_at_once(tmp_pat
     def play(settings, kind, loaded, place, watch):
         heard.update(settings=settings, place=place)
         watch.ended("spike", "rule", {"j": 5.0, "p95_ms": float("nan"), "observation": [1.0], "folder": "x"})
-        raise LiveError("Prometheus went away")
+        raise EvaluationError("Prometheus went away")
 
     monkeypatch.setattr(command, "play", play)
     path = config(tmp_path, namespace="small", low_rps=1, high_rps=8, episode_duration=120)
-    with pytest.raises(LiveError, match="went away"):
+    with pytest.raises(EvaluationError, match="went away"):
         command.execute("evaluation", ("rule",), path, tmp_path / "out", Console())
     assert (heard["settings"].low_rps, heard["settings"].high_rps) == (1, 8)
     assert heard["settings"].duration_seconds == 120

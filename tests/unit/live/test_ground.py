@@ -8,8 +8,8 @@ import pytest
 
 from rlscaler_core.models import load_bundled
 from rlscaler_live.environment import create_environment_config
-from rlscaler_live.errors import LiveError
 from rlscaler_live.ground import ground, make_env, read_parts
+from rlscaler_rl.evaluation.errors import EvaluationError
 
 
 def write(tmp_path, content):
@@ -31,10 +31,14 @@ def test_fields_of_the_simulator_alone_stay_with_training(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [("{", "a JSON file with the parts"), ({"env": {}}, "env: the parts are"), ({"environment": 3}, "a JSON file")],
+    [
+        ("{", "not JSON"),
+        ({"env": {}}, "env: the parts are"),
+        ({"agent": 3}, "agent: not an object; write its fields in br"),
+    ],
 )
 def test_a_file_that_cannot_be_read_is_named(tmp_path, content, said):
-    with pytest.raises(LiveError) as caught:
+    with pytest.raises(EvaluationError) as caught:
         read_parts(write(tmp_path, content))
     assert said in caught.value.message
 

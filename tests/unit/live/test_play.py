@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rlscaler_live.errors import LiveError
 from rlscaler_live.play import LiveAudit, _check_intervals, _record, check
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load
 from rlscaler_rl.evaluation.settings import EvaluationSettings
 from rlscaler_rl.evaluation.tuning.cache import record_of
@@ -38,7 +38,7 @@ def test_books_that_do_not_are_named(changes, said):
 
 
 def test_only_loads_that_locust_plays_are_taken():
-    with pytest.raises(LiveError, match="not azure_code"):
+    with pytest.raises(EvaluationError, match="not azure_code"):
         check(EvaluationSettings(workloads=("spike", "azure_code"), extras=False))
     check(EvaluationSettings(workloads=("patterns",), extras=False))
 
@@ -47,7 +47,7 @@ def test_an_interval_that_does_not_fit_the_episode_is_refused_before_anybody_pla
     loaded, interval = [load("rule", Path())], record_of("rule", "ramp").found["interval"]
     assert 315 % interval
     settings = EvaluationSettings(workloads=("ramp",), extras=False, duration_seconds=315, interval_seconds=45)
-    with pytest.raises(LiveError, match=rf"--duration 315: Forecast rule.* acts every {interval} s on ramp"):
+    with pytest.raises(EvaluationError, match=rf"--duration 315: Forecast rule.* acts every {interval} s on ramp"):
         _check_intervals("comparison", loaded, settings)
     fits = EvaluationSettings(workloads=("ramp",), extras=False, duration_seconds=300, interval_seconds=30)
     _check_intervals("comparison", loaded, fits)

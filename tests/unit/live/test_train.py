@@ -2,8 +2,8 @@
 
 import pytest
 
-from rlscaler_live.errors import LiveError
 from rlscaler_live.train import AGENT, _settings
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load_start
 
 
@@ -26,5 +26,5 @@ def test_the_network_keeps_its_sizes(start):
 
 
 def test_a_field_that_cannot_be_is_named(start):
-    with pytest.raises(LiveError, match="buffer_size"):
+    with pytest.raises(EvaluationError, match="buffer_size"):
         _settings(start, {}, AGENT | {"buffer_size": "long"})
