@@ -5,63 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rlscaler_core.options import FOLDER, PRESENT_FOLDER
 from rlscaler_dev.placement.churn import Course, Plan
 
 if TYPE_CHECKING:
     from rlscaler_dev.placement.live import Live
-
-
-def _options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(
-        (
-            click.option("--nodes", "count", default=100, show_default=True, type=click.IntRange(3, 5000)),
-            click.option(
-                "--contender",
-                "names",
-                multiple=True,
-                help="default, a policy, or POLICY/RULE (repeatable).  [default: default and EL; with --model-dir the "
-                "default and every rule]",
-            ),
-            click.option(
-                "--model-dir",
-                "folders",
-                multiple=True,
-                type=click.Path(exists=True, file_okay=False, path_type=Path),
-                help="Folder of networks, which are played beside the rules (repeatable).",
-            ),
-            click.option("--deployments", default=30, show_default=True, type=click.IntRange(1)),
-            click.option("--every", "every_s", default=3.0, show_default=True, help="Seconds between two of them."),
-            click.option("--wait", "wait_s", default=20.0, show_default=True, help="Seconds when all are there."),
-            click.option(
-                "--repeats", default=2, show_default=True, type=click.IntRange(1), help="Times that all come."
-            ),
-            click.option("--seed", default=0, show_default=True),
-            click.option("--port", type=click.IntRange(0, 65_535), help="Serve live graphs on this port of loopback."),
-            click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True),
-            click.option("--cluster-name", default="scheduler", show_default=True, help="Control plane to start."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-@click.command()
-@_options
-def test1(**options: Any) -> None:
-    """Deployments come one by one, all go, and come again."""
-    _run("test1", **options)
-
-
-@click.command()
-@_options
-def test2(**options: Any) -> None:
-    """Deployments come one by one; then the oldest goes whenever a new one comes."""
-    _run("test2", **options)
 
 
 def _run(
@@ -124,3 +78,36 @@ def _shown(live: Live, name: str, count: int) -> Callable[[Course], None]:
         )
 
     return say
+
+
+OPTIONS: list[click.Parameter] = [
+    click.Option(["--nodes", "count"], default=100, show_default=True, type=click.IntRange(3, 5000)),
+    click.Option(
+        ["--contender", "names"],
+        multiple=True,
+        help="default, a policy, or POLICY/RULE (repeatable).  [default: default and EL; with --model-dir the default "
+        "and every rule]",
+    ),
+    click.Option(
+        ["--model-dir", "folders"],
+        multiple=True,
+        type=PRESENT_FOLDER,
+        help="Folder of networks, which are played beside the rules (repeatable).",
+    ),
+    click.Option(["--deployments"], default=30, show_default=True, type=click.IntRange(1)),
+    click.Option(["--every", "every_s"], default=3.0, show_default=True, help="Seconds between two of them."),
+    click.Option(["--wait", "wait_s"], default=20.0, show_default=True, help="Seconds when all are there."),
+    click.Option(["--repeats"], default=2, show_default=True, type=click.IntRange(1), help="Times that all come."),
+    click.Option(["--seed"], default=0, show_default=True),
+    click.Option(["--port"], type=click.IntRange(0, 65_535), help="Serve live graphs on this port of loopback."),
+    click.Option(["--out"], type=FOLDER, required=True),
+    click.Option(["--cluster-name"], default="scheduler", show_default=True, help="Control plane to start."),
+]
+
+test1, test2 = (
+    click.Command(name, params=OPTIONS, callback=partial(_run, name), help=meaning)
+    for name, meaning in (
+        ("test1", "Deployments come one by one, all go, and come again."),
+        ("test2", "Deployments come one by one; then the oldest goes whenever a new one comes."),
+    )
+)
