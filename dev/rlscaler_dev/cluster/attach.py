@@ -18,7 +18,7 @@ from rlscaler_dev.cluster import (
 )
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.progress import Reporter
-from rlscaler_dev.cluster.readiness import prometheus_ready, wait_until
+from rlscaler_dev.cluster.readiness import answers, wait_until
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.exceptions import ApiError, DevClusterError
 
@@ -72,7 +72,7 @@ def _start_prometheus(cluster: ClusterState, reporter: Reporter, source: str | N
     cluster.record(record)
     try:
         wait_until(
-            lambda: launcher.alive(cluster) and prometheus_ready(layout.prometheus_url),
+            lambda: launcher.alive(cluster) and answers(layout.prometheus_ready),
             "Prometheus's readiness",
             launcher.START_TIMEOUT_SECONDS,
         )

@@ -67,6 +67,11 @@ class Layout:
         return f"http://{HOST}:{self.ports['prometheus']}"
 
     @property
+    def prometheus_ready(self) -> str:
+        """URL that answers with success once Prometheus answers queries."""
+        return f"{self.prometheus_url}/-/ready"
+
+    @property
     def gateway_url(self) -> str:
         """URL of the Gateway's data plane beside a real node."""
         return f"http://{HOST}:{self.ports['gateway']}"

@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import requests
-
 from rlscaler_dev.cluster import binaries, pki, processes, state
 from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kube import KubeClient
@@ -16,7 +14,7 @@ from rlscaler_dev.cluster.launcher import connect, layout_of
 from rlscaler_dev.cluster.manifests import Definitions
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.progress import ConsoleReporter
-from rlscaler_dev.cluster.readiness import api_available, wait_until
+from rlscaler_dev.cluster.readiness import answers, api_available, wait_until
 from rlscaler_dev.cluster.state import ClusterState
 from rlscaler_dev.cluster.versions import KEDA
 
@@ -82,7 +80,7 @@ def start(ground: Ground, tuned: bool) -> None:
     ]
     ground.run("keda-operator", operator, environment)
     health = f"http://{HOST}:{ports['operator-health']}/readyz"
-    wait_until(lambda: requests.get(health, timeout=5).ok, "KEDA's operator", 120)
+    wait_until(lambda: answers(health), "KEDA's operator", 120)
     kubeconfig = ground.layout.kubeconfig
     adapter = [
         ground.binary("keda-adapter"),

@@ -28,9 +28,9 @@ from rlscaler_dev.cluster.components import Layout
 from rlscaler_dev.cluster.kube import KubeClient
 from rlscaler_dev.cluster.network import API_SERVICE_IP, NODE_IP, NODE_NAME
 from rlscaler_dev.cluster.readiness import (
+    answers,
     api_available,
     nodes_schedulable,
-    prometheus_ready,
     ready_api,
     settled,
     wait_until,
@@ -185,7 +185,7 @@ def _start_once(
         for condition, what in (
             (lambda: nodes_schedulable(client, len(expected) + layout.real), "ready nodes"),
             (lambda: settled(client), "the controllers' first pass"),
-            (lambda: prometheus_ready(layout.prometheus_url), "Prometheus's readiness"),
+            (lambda: answers(layout.prometheus_ready), "Prometheus's readiness"),
         ):
             wait_until(lambda check=condition: alive(cluster) and check(), what, START_TIMEOUT_SECONDS)  # type: ignore[misc]
         if imported is not None:

@@ -62,8 +62,11 @@ def api_available(client: KubeClient, name: str) -> bool:
     return service is not None and has_condition(service, "Available")
 
 
-def prometheus_ready(url: str) -> bool:
-    """Whether Prometheus answers queries."""
+def answers(url: str) -> bool:
+    """Whether a URL of this machine answers with success."""
     with requests.Session() as session:
         session.trust_env = False
-        return session.get(f"{url}/-/ready", timeout=3).ok
+        try:
+            return session.get(url, timeout=3).ok
+        except requests.RequestException:
+            return False
