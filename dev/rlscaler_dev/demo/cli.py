@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,16 +79,14 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
         cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
         **options,
     )
-    from rlscaler_dev.demo.processes import Interrupted
+    from rlscaler_dev.demo.processes import ended_by_signal
     from rlscaler_dev.demo.run import play
     from rlscaler_dev.demo.screen import Screen
 
     screen = Screen(settings.duration_seconds)
     try:
-        sentence = play(settings, screen)
-    except Interrupted as interrupt:
-        screen.step(f"{interrupt}: everything is stopped; the logs so far are in {settings.out}")
-        sys.exit(interrupt.exit_code)
+        with ended_by_signal(screen.step, f"; the logs so far are in {settings.out}"):
+            sentence = play(settings, screen)
     except click.ClickException:
         screen.step(f"it failed; the logs are in {settings.out / 'logs'}")
         raise

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,7 +12,7 @@ from rlscaler_dev.cluster.api import ClusterInfo
 from rlscaler_dev.cluster.kube import Json, KubeClient, has_condition, path_of
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
-from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.cluster.readiness import answers, wait_until
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.processes import Supervisor
 from rlscaler_dev.demo.recorder import Recorder
@@ -106,12 +104,3 @@ def autoscalers_lack(recorder: Recorder, settings: Settings) -> str:
 
 def _established(kube: KubeClient, definition: Json) -> bool:
     return has_condition(kube.get(path_of(definition)), "Established")
-
-
-def answers(url: str, timeout_seconds: float = 2.0) -> bool:
-    """Return whether the URL answers with a status of success."""
-    try:
-        with urllib.request.urlopen(url, timeout=timeout_seconds) as response:
-            return bool(200 <= response.status < 300)
-    except (urllib.error.URLError, OSError):
-        return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -81,24 +82,26 @@ class Supervisor:
 
     def wait_until(self, child: Child, ready: Callable[[], bool], timeout_seconds: float) -> None:
         """Wait for `ready`; raises ChildError at once when any child ends, or when the time is over."""
-        deadline = time.monotonic() + timeout_seconds
-        while not ready():
-            self.check()
-            if time.monotonic() > deadline:
-                raise child.failure(f"was not ready after {timeout_seconds:.0f} s")
-            time.sleep(POLL_SECONDS)
+        if self._waits_for(lambda: "" if ready() else child.name, timeout_seconds, POLL_SECONDS):
+            raise child.failure(f"was not ready after {timeout_seconds:.0f} s")
 
     def wait_while(self, missing: Callable[[], str], timeout_seconds: float) -> None:
         """Wait until `missing` returns an empty text.
 
         Raises ChildError at once when any child ends, and DemoError with that text when the time is over.
         """
+        if what := self._waits_for(missing, timeout_seconds, REFRESH_SECONDS):
+            raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._logs}")
+
+    def _waits_for(self, missing: Callable[[], str], timeout_seconds: float, every_seconds: float) -> str:
+        """Return the text that is still missing when the time is over; empty where nothing is before."""
         deadline = time.monotonic() + timeout_seconds
         while what := missing():
             self.check()
             if time.monotonic() > deadline:
-                raise DemoError(f"waited {timeout_seconds:.0f} s for {what}; the logs are in {self._logs}")
-            time.sleep(REFRESH_SECONDS)
+                break
+            time.sleep(every_seconds)
+        return what
 
     def finish(self, name: str) -> int:
         """Forget a child that ended by itself, as it should; returns its exit code."""
@@ -178,6 +181,16 @@ class Interrupted(BaseException):
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
         self.exit_code = 128 + number
+
+
+@contextmanager
+def ended_by_signal(say: Callable[[str], None], left: str = "") -> Iterator[None]:
+    """Exit with the code of the signal that interrupts the block, after a sentence about `left`."""
+    try:
+        yield
+    except Interrupted as interrupt:
+        say(f"{interrupt}: everything is stopped{left}")
+        sys.exit(interrupt.exit_code)
 
 
 @contextmanager

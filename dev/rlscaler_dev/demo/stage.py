@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +16,7 @@ import click
 
 from rlscaler_dev.cluster.kube import Json, has_condition, path_of
 from rlscaler_dev.demo.operator import Operator
-from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Interrupted, Supervisor, interruptible
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor, ended_by_signal, interruptible
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import Settings
@@ -186,12 +186,9 @@ class Comparison:
 
     def play(self, out: Path, contenders: Iterable[str], play: Callable[[str, Say], None]) -> None:
         """Play contenders one after the other by `play` (name, output), and report on all that have records."""
-        try:
+        with ended_by_signal(partial(click.echo, err=True)):
             for name in dict.fromkeys(contenders):
                 play(name, lambda text: click.echo(f"• {text}"))
-        except Interrupted as interrupt:
-            click.echo(f"{interrupt}: everything is stopped", err=True)
-            sys.exit(interrupt.exit_code)
         self._report(out)
 
     def _report(self, out: Path) -> None:

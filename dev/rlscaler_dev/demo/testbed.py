@@ -17,10 +17,10 @@ from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.processes import MARKER
 from rlscaler_dev.cluster.progress import ConsoleReporter
 from rlscaler_dev.cluster.prometheus import SCRAPE_INTERVAL_SECONDS
-from rlscaler_dev.cluster.readiness import wait_until
+from rlscaler_dev.cluster.readiness import answers, wait_until
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.leftovers import alone
-from rlscaler_dev.demo.operator import RLSCALER, answers
+from rlscaler_dev.demo.operator import RLSCALER
 from rlscaler_dev.demo.processes import Child, Supervisor
 from rlscaler_dev.demo.settings import CLIENT_TIMEOUT_MS, COPIES, CPU_POOL, GPU_POOL, NAMESPACE, SERVICE, Pool, Settings
 from rlscaler_dev.exceptions import DemoError

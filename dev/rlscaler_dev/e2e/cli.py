@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +66,7 @@ def e2e(**options: Any) -> None:
     """
     from rich.console import Console
 
-    from rlscaler_dev.demo.processes import Interrupted, interruptible
+    from rlscaler_dev.demo.processes import ended_by_signal, interruptible
     from rlscaler_dev.e2e.report import tables
     from rlscaler_dev.e2e.run import run
 
@@ -94,11 +93,8 @@ def e2e(**options: Any) -> None:
         console.print(f"• {text}", markup=False)
 
     try:
-        with interruptible(lambda: say("still stopping; one moment")):
+        with ended_by_signal(say), interruptible(lambda: say("still stopping; one moment")):
             summary = run(settings, say)
-    except Interrupted as interrupt:
-        say(f"{interrupt}: everything is stopped")
-        sys.exit(interrupt.exit_code)
     except click.ClickException:
         say(f"it failed; logs and transcript are in {settings.out}")
         raise

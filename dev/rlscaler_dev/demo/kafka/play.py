@@ -11,10 +11,11 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
+from rlscaler_dev.cluster.readiness import answers
 from rlscaler_dev.demo import manifests
 from rlscaler_dev.demo.kafka.plan import GROUP, LOW, PARTITIONS, PEAK, TOPIC, Contender, Play, Scaler, scaler
 from rlscaler_dev.demo.kafka.recorder import Recorder, Waiting, recorder, write_rebalances
-from rlscaler_dev.demo.operator import RLSCALER, Operator, answers
+from rlscaler_dev.demo.operator import RLSCALER, Operator
 from rlscaler_dev.demo.pods import Replicas
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
