@@ -38,13 +38,10 @@ def parts_of(page: RenderableType) -> Iterator[Part]:
     elif isinstance(page, Table):
         columns = [list(column.cells) for column in page.columns]
         headers = [_plain(column.header) for column in page.columns]
-        yield Part(title=_plain(page.title or ""), columns=headers if any(headers) else (), rows=_rows(columns))
+        rows = [[_plain(cell) for cell in row] for row in zip(*columns, strict=True)]
+        yield Part(title=_plain(page.title or ""), columns=headers if any(headers) else (), rows=rows)
     elif text := _plain(page).strip("\n"):
         yield Part(text=text)
-
-
-def _rows(columns: Sequence[Sequence[RenderableType]]) -> list[list[str]]:
-    return [[_plain(cell) for cell in row] for row in zip(*columns, strict=True)]
 
 
 def _plain(cell: RenderableType) -> str:

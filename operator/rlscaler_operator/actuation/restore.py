@@ -81,7 +81,11 @@ class Deletion:
             ):
                 text = f"its spec cannot be read: {policy.observed.invalid}; the originals: {json.dumps(written)}"
                 await self._events.post(policy.reference, "Warning", "NotRestored", text)
-            elif self._restores(policy) and not await self._all_restored(policy):
+            elif (
+                policy.observed.parsed is not None
+                and policy.spec.restore_on_delete
+                and not await self._all_restored(policy)
+            ):
                 await asyncio.sleep(RETRY_SECONDS)
                 return
             await write_finalizer(self._kube, lease, policy, False, self._timeout)
@@ -96,9 +100,6 @@ class Deletion:
         """Return whether another object scales the targets, now or (a foreign writer) at the last look."""
         known = policy.observed.parsed is not None and self._registry.conflict(policy, self._cache) is not None
         return known or is_true(policy.report.conditions, CONFLICTED)
-
-    def _restores(self, policy: Policy) -> bool:
-        return policy.observed.parsed is not None and policy.spec.restore_on_delete
 
     async def _all_restored(self, policy: Policy) -> bool:
         """Put back weights, replicas and sizes; return False while something waits, for a bounded time."""

@@ -176,7 +176,7 @@ class WeightWriter:
             async with self._limiter.slot(Priority.SCALE):
                 written = await self._patch_route(policy, weights)
         self._look(policy)
-        if written.problem is None and self._overdue(policy):
+        if written.problem is None and policy.traffic.shift.overdue(self._acknowledged(policy), self._cache.clock()):
             text = (
                 f"a Gateway of HTTPRoute {backends[0][1]} has not accepted its newest weights: no pool shrinks below "
                 "what the old ones send to it; see the route's status.parents"
@@ -235,9 +235,6 @@ class WeightWriter:
         assert policy.facts.backends is not None
         key, _ = policy.facts.backends
         return acknowledged(self._cache.routes.get(key, {}), key[0])
-
-    def _overdue(self, policy: Policy) -> bool:
-        return policy.traffic.shift.overdue(self._acknowledged(policy), self._cache.clock())
 
     async def _publish(self, policy: Policy, weights: Weights) -> WeightsResult:
         published = policy.observed.annotations.get(WEIGHTS_ANNOTATION) == format_weights(weights)

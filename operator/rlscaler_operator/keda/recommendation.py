@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from rlscaler_core.decision.types import POOLS
-from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 LIVE_SECONDS = 30.0
@@ -59,17 +58,13 @@ def recommended(registry: Registry, target: TriggerTarget, now: float, status_in
         raise NoSuchPolicyError(f"{name} has no spec.targets.{target.pool}: correct the trigger's metadata")
     if policy.spec.mode == "Off":
         raise NothingKnownError(f"{name} is switched off: set spec.mode Shadow")
-    replicas = _live(policy, target.pool)
+    fresh = time.monotonic() - policy.decision.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
+    replicas = policy.decision.desired.get(target.pool) if fresh else None
     if replicas is None:
         replicas = _reported(policy.observed.latest.get("status") or {}, target.pool, now, status_interval_seconds)
     if replicas is None:
         raise NothingKnownError(f"{name}: nothing was decided lately; its conditions say why")
     return replicas
-
-
-def _live(policy: Policy, pool: str) -> int | None:
-    fresh = time.monotonic() - policy.decision.read_at <= max(LIVE_SECONDS, 3 * policy.spec.sense_seconds)
-    return policy.decision.desired.get(pool) if fresh else None
 
 
 def _reported(status: Mapping[str, Any], pool: str, now: float, interval_seconds: float) -> int | None:

@@ -49,7 +49,7 @@ class Actors:
     """The actors in use. `get` costs a few calls of stat at most: models are loaded in threads."""
 
     def __init__(self, settings: Settings, config_maps: References[Actor]) -> None:
-        folder = settings.model_dir or _bundled_folder()
+        folder = settings.model_dir or Path(str(resources.files("rlscaler_core.models")))
         self._ppo = _File(folder / "ppo.onnx", folder / "ppo.json")
         self._streams = _File(folder / "streams.onnx", folder / "streams.json")
         self._rule: ActorLike = Rule()
@@ -111,7 +111,3 @@ class Actors:
 def _config_map(policy: Policy) -> Name | None:
     source = policy.spec.policy.config_map
     return None if source is None else Name(policy.key[0], source.name, source.key)
-
-
-def _bundled_folder() -> Path:
-    return Path(str(resources.files("rlscaler_core.models")))

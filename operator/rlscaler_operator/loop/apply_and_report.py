@@ -84,7 +84,9 @@ class Reconciler:
             fine = False
         except Exception as failure:
             log.exception("%s/%s: the report failed", *policy.key)
-            self._report_failure(policy, failure)
+            # Its condition alone: it is the report that has failed.
+            findings = Findings(mode="Auto", problems=[_internal(failure)])
+            self._reporter.report(policy, findings, None, None, {}, None)
             fine = False
         if fine:
             policy.timing.breaker.succeeded()
@@ -93,11 +95,6 @@ class Reconciler:
             policy.timing.breaker.failed(time.monotonic())
             self._metrics.of(*policy.key).add(self._metrics.errors, 1)
             self._reporter.unfinished(policy, outcome)
-
-    def _report_failure(self, policy: Policy, failure: Exception) -> None:
-        """Report the failure of a report itself, by its condition alone."""
-        findings = Findings(mode="Auto", problems=[_internal(failure)])
-        self._reporter.report(policy, findings, None, None, {}, None)
 
     async def _apply_and_report(self, policy: Policy, outcome: Outcome | None, error: Exception | None) -> bool:
         """Diagnose, write and report; return False where something failed that is not the user's to correct."""

@@ -129,7 +129,10 @@ class Sensing:
             return histograms(await self.sources.instant(access, query))
 
         measured: Histograms = {}
-        for some, result in await by_halves("ask Prometheus for histograms", policies, of, _divisible):
+        parts = await by_halves(
+            "ask Prometheus for histograms", policies, of, lambda error: getattr(error, "divisible", True)
+        )
+        for some, result in parts:
             if isinstance(result, MetricsError):
                 # Of a Prometheus that cannot be reached each policy has a condition.
                 log.log(WARNING if result.divisible else DEBUG, "no histograms of %s/%s…: %s", *some[0].key, result)
@@ -219,11 +222,6 @@ class Sensing:
     def forget_gone(self) -> None:
         """Forget policies that were set apart and are there no more."""
         self._apart = {key for key in self._apart if self._registry.get(key) is not None}
-
-
-def _divisible(error: Exception) -> bool:
-    """Return True where one of several policies may be the reason of an error."""
-    return error.divisible if isinstance(error, MetricsError) else True
 
 
 async def _with_look(look: asyncio.Task[float], own: asyncio.Task[TimedAnswers] | None) -> TimedAnswers:

@@ -35,7 +35,11 @@ async def release(kube: Kube, settings: Settings, acting: bool = True) -> list[s
     `acting` means that an operator still acts and may restore the originals of policies that are being deleted. Raises
     OperatorError where the API server refuses a request.
     """
-    if not [body async for body in _policies(kube, settings) if _has_finalizer(body) or _restores(body)]:
+    if not [
+        body
+        async for body in _policies(kube, settings)
+        if _has_finalizer(body) or (body.get("spec") or {}).get("restoreOnDelete")
+    ]:
         return []
     if acting:
         await _wait_for_deletions(kube, settings)
@@ -81,10 +85,6 @@ def _policies(kube: Kube, settings: Settings) -> AsyncIterator[Json]:
 
 def _has_finalizer(body: Json) -> bool:
     return FINALIZER in (body["metadata"].get("finalizers") or ())
-
-
-def _restores(body: Json) -> bool:
-    return bool((body.get("spec") or {}).get("restoreOnDelete"))
 
 
 async def _wait_for_deletions(kube: Kube, settings: Settings) -> None:

@@ -112,7 +112,9 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
         selection, latency = Selection.of(name, [s for s in working if s.timed_by == name], labels), _histogram(name)
         if latency is not None:
             parts[f"{name} {SPENT}"].append(selection.whole.sum([suffixed(latency, "_sum")], grown))
-    return " or ".join(_told_apart(name, part) for name, each in parts.items() for part in each) or NO_SERIES
+    named = [(name, part) for name, each in parts.items() for part in each]
+    told_apart = (f'label_replace({part}, "{PRESET}", "{name}", "", "")' if name else part for name, part in named)
+    return " or ".join(told_apart) or NO_SERIES
 
 
 def tells_running(subject: Subject) -> bool:
@@ -124,10 +126,6 @@ def tells_running(subject: Subject) -> bool:
 def _timed(subject: Subject) -> str:
     """Return the name by which the buckets of a subject's latency are told apart."""
     return subject.timed_by if subject.signal == "endToEnd" else f"{subject.timed_by} {subject.signal}"
-
-
-def _told_apart(name: str, vector: str) -> str:
-    return f'label_replace({vector}, "{PRESET}", "{name}", "", "")' if name else vector
 
 
 def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:

@@ -6,7 +6,7 @@ import logging
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -24,7 +24,6 @@ from rlscaler_core.decision.types import POOLS, Float, Params, Samples
 from rlscaler_core.queueing.fluid import by_capacity
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.sensing.measure import REQUEST_RATE
-from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.shadow.calibration import Histograms, histogram_of
 from rlscaler_operator.shadow.comparison import Comparison, date_of, requirements_of, resumed
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
@@ -304,7 +303,9 @@ def _own_params(item: ComparedPolicy) -> Params:
 def _shares(items: list[ComparedPolicy], samples: Samples, params: Params) -> Float:
     """Return the shares (N, 2) of the arrivals between the pools, as measured; else by the capacity that is ready."""
     shares = by_capacity(params, samples.ready_replicas)
-    rates = np.array([_rates(item.policy.decision.readings["arrival_rate"].pools) for item in items])
+    measured = (item.policy.decision.readings["arrival_rate"].pools for item in items)
+    # A pool that is not counted got nothing.
+    rates = np.array([[pools[pool].value if pool in pools else 0.0 for pool in POOLS] for pools in measured])
     known = np.isfinite(rates).all(axis=1) & (rates.sum(axis=1) > 0)
     # Measured shares where both pools are counted, else shares by ready capacity.
     shares[known] = rates[known]
@@ -320,8 +321,3 @@ def _requests(items: list[ComparedPolicy], samples: Samples) -> Float:
             fresh = beside.age_seconds <= item.policy.spec.metrics.max_age_seconds
             rates[i] = beside.value if fresh else math.nan
     return rates
-
-
-def _rates(pools: Mapping[str, Reading]) -> list[float]:
-    """Return the rates (2,) by pool; 0 where nothing arrived."""
-    return [pools[pool].value if pool in pools else 0.0 for pool in POOLS]

@@ -148,17 +148,14 @@ def _note(workload: str, settings: EvaluationSettings) -> str:
     if workload in TRACES:
         split = splits().traces[workload]
         origin = "full file" if settings.traces else "sample"
-        scale = f"its 99th percentile of {_figure(split.reference_rps)} requests/s becomes {settings.high_rps:g}"
+        peak = f"{split.reference_rps:,.0f}" if split.reference_rps >= 100 else f"{split.reference_rps:.3g}"
+        scale = f"its 99th percentile of {peak} requests/s becomes {settings.high_rps:g}"
         return f"{split.what} ({split.source}; {split.licence}; {origin}); {scale}"
     if is_file(workload):
         return f"{workload}; the 99th percentile of its first 60 % becomes {settings.high_rps:g} requests/s"
     if workload in PATTERNS:
         return f"as the demo plays it, {settings.low_rps:g} to {settings.high_rps:g} requests/s"
     return NOTES.get(workload, "scale, phase and period drawn per episode" if workload in VARIED else "")
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def digest(*parts: Scenarios) -> str:

@@ -93,7 +93,11 @@ def judge(met: list[tuple[str, Difference]], *, smooth: bool) -> tuple[str, str]
     """
     if not met:
         return UNDECIDED, "neither HPA nor the rule was played"
-    short = [(label, item) for label, item in met if item.verdict != "win" and not _close(item, smooth)]
+    short = [
+        (label, item)
+        for label, item in met
+        if item.verdict != "win" and not (smooth and item.percent <= MARGIN_PERCENT)
+    ]
     if not short:
         within = [label for label, item in met if item.verdict != "win"]
         return PASSES, f"within {MARGIN_PERCENT:g} % of {' and '.join(within)}" if within else "better than both"
@@ -101,10 +105,6 @@ def judge(met: list[tuple[str, Difference]], *, smooth: bool) -> tuple[str, str]
     named = lost or short
     reason = " and ".join(f"{item.shown()} against {label}" for label, item in named)
     return (FAILS if lost else UNDECIDED), reason
-
-
-def _close(difference: Difference, smooth: bool) -> bool:
-    return smooth and difference.percent <= MARGIN_PERCENT
 
 
 def closed(

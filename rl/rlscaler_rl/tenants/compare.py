@@ -161,7 +161,8 @@ def figures_of(drawn: Drawn, run: Played, alone: Played) -> dict[str, Float]:
 def report(comparison: Comparison) -> list[str]:
     """Return the figures of each arrangement as Markdown, and its J over that of the rivals."""
     labels = {row.name: row.label for row in comparison.rows}
-    figures = [(row.label, *(row.figures[name].shown(_form(name)) for name in FIGURES)) for row in comparison.rows]
+    forms = {name: ".3f" if name in ("smallest", "jain") else ".1f" for name in FIGURES}
+    figures = [(row.label, *(row.figures[name].shown(form) for name, form in forms.items())) for row in comparison.rows]
     against = [
         (row.label, *(row.against[name].shown(unit=" %") if name in row.against else "-" for name in RIVALS))
         for row in comparison.rows
@@ -171,7 +172,3 @@ def report(comparison: Comparison) -> list[str]:
         "",
         *Table(("J against", *(labels[name] for name in RIVALS)), against).markdown(),
     ]
-
-
-def _form(name: str) -> str:
-    return ".3f" if name in ("smallest", "jain") else ".1f"

@@ -67,7 +67,8 @@ def scale_up(record: Json) -> RenderableType | None:
     if row is None:
         return None
     trial = np.array([math.nan if value is None else value for value in row])
-    before, after, again = (_messages(trial[column]) for column in (BEFORE, AFTER, AGAIN))
+    messages = (trial[column] for column in (BEFORE, AFTER, AGAIN))
+    before, after, again = (UNKNOWN if math.isnan(value) else f"{value:.3g}" for value in messages)
     fewer, more = (f"{trial[column]:.0f}" for column in (FEWER, MORE))
     rates = f"{fewer} consumers processed {before} messages/s, and {more} consumers {after}."
     until = UNKNOWN if math.isnan(trial[UNTIL]) else datetime.fromtimestamp(trial[UNTIL], UTC).strftime("%H:%M:%S UTC")
@@ -78,10 +79,6 @@ def scale_up(record: Json) -> RenderableType | None:
         Phase.EXCUSED: f"It was undone, but {fewer} consumers processed {again} then: more are not what slowed them.",
     }
     return Text(f"{rates} {verdicts[Phase(int(trial[PHASE]))]}\n")
-
-
-def _messages(value: float) -> str:
-    return UNKNOWN if math.isnan(value) else f"{value:.3g}"
 
 
 def sizes_of(sizing: Json) -> dict[str, str]:

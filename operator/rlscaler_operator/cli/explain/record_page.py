@@ -63,7 +63,8 @@ def action_text(action: Sequence[int]) -> str:
 
 def _head(record: Json) -> Text:
     time = datetime.fromtimestamp(record["time"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    actor = record.get("actor") or {}
+    actor = record.get("actor")
+    named = f"{actor['name']} {actor['digest'][:12]}".rstrip() if actor else "none"
     kind = "action of the actor" if record["kind"] == "action" else "sensing tick between two actions"
     moves = ", ".join(f"{pool} {record['base'][pool]} → {record['desired'][pool]}" for pool in POOLS)
     weights = " : ".join(str(record["weights"][pool]) for pool in POOLS)
@@ -72,7 +73,7 @@ def _head(record: Json) -> Text:
         f"Decision {record['decision_id']}",
         f"  policy     {policy}, mode {record['mode']}, generation {record['generation']}",
         f"  time       {time}, {kind}",
-        f"  actor      {_actor(actor)}",
+        f"  actor      {named}",
         f"  asked for  {_asked(record)}",
         *plan_lines(record),
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
@@ -129,12 +130,6 @@ def _asked(record: Json) -> str:
     if record["action"] is not None:
         return action_text(record["action"])
     return "no actor ran" if record["kind"] == "action" else "nothing: the actor is asked at its interval"
-
-
-def _actor(actor: Json) -> str:
-    if not actor:
-        return "none"
-    return f"{actor['name']} {actor['digest'][:12]}".rstrip()
 
 
 def _written(record: Json) -> str:

@@ -80,7 +80,8 @@ def _lines(node: dict[str, Any], notes: dict[str, str], path: str, depth: int) -
             text = yaml.safe_dump(value, default_flow_style=False, sort_keys=False, width=200)
             lines += [f"{indent}{key}:", *(f"{indent}  {line}" for line in text.splitlines())]
         else:
-            lines.append(f"{indent}{key}: {_scalar(value)}")
+            text = yaml.safe_dump(value, default_flow_style=True, width=10_000)
+            lines.append(f"{indent}{key}: " + text.removesuffix("\n...\n").strip())
     for left, note in notes.items():
         rest = left.removeprefix(f"{path}.") if path else left
         below = left.startswith(f"{path}.") and rest.partition(".")[0] not in node
@@ -94,7 +95,3 @@ def _comment(text: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=begin, subsequent_indent=begin, break_long_words=False, break_on_hyphens=False
     )
-
-
-def _scalar(value: Any) -> str:
-    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("\n...\n").strip()

@@ -31,7 +31,7 @@ async def check_room(kube: Kube, look: Look) -> list[Check]:
 
 def check_pods(key: Key, body: Json) -> Check:
     """Compare the replicas that a target asks for with the pods that exist, and those with the ready ones."""
-    desired, pods = _replicas(body), existing(body)
+    desired, pods = int(body["spec"].get("replicas", 1)), existing(body)
     ready = int((body.get("status") or {}).get("readyReplicas") or 0)
     title = f"{titled(key[1])} has a pod for each of the {desired} replicas that it asks for"
     if pods < desired:
@@ -100,7 +100,8 @@ def _places(look: Look, pool: str, resource: str, each: float, nodes: Sequence[J
     """Compare the places that nodes have for pods of a pool, by one device resource, with maxReplicas."""
     target = _target(look, pool)
     fitting = [node for node in nodes if fits(node, _pod(body))]
-    places = sum(int(float(parse_quantity(_allocatable(node, resource))) // each) for node in fitting)
+    there = (str((node.get("status") or {}).get("allocatable", {}).get(resource, "0")) for node in fitting)
+    places = sum(int(float(parse_quantity(number)) // each) for number in there)
     title = f"{len(fitting)} nodes can take {places} pods of {target.object_name} ({each:g} {resource} each)"
     trouble, stops = "", False
     if not places:
@@ -154,14 +155,6 @@ def _target(look: Look, pool: str) -> Target:
     target = look.policy.spec.targets.pool(pool)
     assert target is not None
     return target
-
-
-def _allocatable(node: Json, resource: str) -> str:
-    return str((node.get("status") or {}).get("allocatable", {}).get(resource, "0"))
-
-
-def _replicas(body: Json) -> int:
-    return int(body["spec"].get("replicas", 1))
 
 
 def existing(body: Json) -> int:

@@ -98,7 +98,8 @@ def compare(request: Request, progress: Progress) -> DayTable:
         for chosen in _chosen(request, tune, progress):
             own = settings.setdefault(chosen.name, {})
             own |= {
-                load: {key: _plain(value) for key, value in values.items()} for load, values in chosen.settings.items()
+                load: {key: value.item() if isinstance(value, np.generic) else value for key, value in values.items()}
+                for load, values in chosen.settings.items()
             }
             scores += score_rows(chosen, days, chosen.play(days, request.level))
     order = [load.name for load in request.loads]
@@ -151,10 +152,6 @@ def _chosen(request: Request, tune: Days | None, progress: Progress) -> Iterator
     for name in request.tuned:
         progress(f"{name}, tuned on the past")
         yield tuned(name, tune, trials=request.trials)
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def score_rows(contender: Contender | Chosen, days: Days, result: Result) -> list[Score]:

@@ -29,13 +29,11 @@ _GATE_ORDER = {"fails": 0, "undecided": 1, PASSES: 2}
 
 def headline(result: ResultFile) -> list[str]:
     """Return sentences on the gate, the distance closed, the place and the losses; then like against like."""
-    closed = next((item for item in result.closed if item.workload == ALL), None)
-    own = [gate_sentence(result.gate), *_distance(closed), _standing(result)]
-    return own + [" ".join([f"{like.title}, {like.label}:", *_like(like)]) for like in result.like_for_like]
-
-
-def _like(like: Like) -> list[str]:
-    return [gate_sentence(like.gate), *_distance(next((row for row in like.closed if row.workload == ALL), None))]
+    own = [gate_sentence(result.gate), *_distance(result.closed), _standing(result)]
+    return own + [
+        " ".join([f"{like.title}, {like.label}:", gate_sentence(like.gate), *_distance(like.closed)])
+        for like in result.like_for_like
+    ]
 
 
 def gate_sentence(gate: Gate) -> str:
@@ -56,7 +54,8 @@ def gate_sentence(gate: Gate) -> str:
     return f"{text}.{stand_ins}"
 
 
-def _distance(closed: Closed | None) -> list[str]:
+def _distance(shares: list[Closed]) -> list[str]:
+    closed = next((item for item in shares if item.workload == ALL), None)
     if closed is None or closed.percent is None:
         return []
     begin = _BEGINS.get(closed.begin, "default HPA")

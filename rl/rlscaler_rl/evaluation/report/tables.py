@@ -174,7 +174,10 @@ def provenance_table(result: ResultFile) -> Table:
     model, path = result.model, f" ({result.model.path})" if result.model.path else ""
     packages = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     rows = [
-        *((name, _short(value)) for name, value in result.settings.items()),
+        *(
+            (name, "/".join(map(str, value)) if isinstance(value, list) else str(value))
+            for name, value in result.settings.items()
+        ),
         ("model", f"{model.name}{path}, stack {model.stack_size}, residual {model.residual}"),
         *(("other training seed", sibling.name) for sibling in result.seeds),
         ("sha256 of the model", result.digests.model),
@@ -193,7 +196,3 @@ def provenance_table(result: ResultFile) -> Table:
 def metrics_table(result: ResultFile) -> Table:
     """Return meaning and unit of each metric."""
     return Table(("metric", "meaning"), list(result.metrics.items()), "Metrics", text_columns=2)
-
-
-def _short(value: object) -> str:
-    return "/".join(map(str, value)) if isinstance(value, list) else str(value)

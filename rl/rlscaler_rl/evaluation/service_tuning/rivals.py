@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.contender import cheapest_mix
 from rlscaler_rl.baselines.hpa import Hpa
@@ -20,7 +19,7 @@ from rlscaler_rl.evaluation.service_tuning.networks import GENERAL
 from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.evaluation.service_tuning.spec import OWN, settings_of, under
 from rlscaler_rl.evaluation.tuning.cache import record_of
-from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
+from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.evaluation.tuning.tune import Best, best_settings
 from rlscaler_rl.simulation.levels import LevelName
@@ -99,16 +98,19 @@ def rivals(
 
     :param peak_rps: requests/s that fixed replicas are sized for.
     """
-    sized = cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0]
+    gpu, cpu = map(int, cheapest_mix(service.params, np.array([peak_rps / UTILIZATION]))[0])
     today = service.replicas
+    hindsight = CONTENDERS["hindsight"]
     listed = [
         Entry(POLICY, "Policy for this service", "policy", lambda rate, seed: fine_tuned),
         *(_tuned_entry(name, tuned[name].point) for name in TUNED),
         Entry(GENERAL, _label(service, general), "contender", lambda rate, seed: general),
         Entry("rule", "Forecast rule", "contender", lambda rate, seed: load_bundled("rule")),
         Entry("hpa", "HPA default (80 %)", "contender", lambda rate, seed: Hpa()),
-        Entry("static_peak", f"Static for the peak ({sized[0]}+{sized[1]})", "contender", unscaled, _pair(sized)),
-        Entry("hindsight", "Hindsight rule", "reference", _hindsight),
+        Entry("static_peak", f"Static for the peak ({gpu}+{cpu})", "contender", unscaled, (gpu, cpu)),
+        Entry(
+            "hindsight", "Hindsight rule", "reference", lambda rate, seed: hindsight.controller(hindsight.default, rate)
+        ),
     ]
     if today is not None:
         listed.insert(3, Entry("static_today", f"Static, as today ({today[0]}+{today[1]})", "today", unscaled, today))
@@ -124,15 +126,6 @@ def rivals(
 
 def _tuned_entry(name: str, point: Point) -> Entry:
     return Entry(f"{name}_tuned", TUNED[name], "tuned", lambda rate, seed: CONTENDERS[name].controller(point, rate))
-
-
-def _hindsight(rate: Float, seed: int) -> Controller:
-    tunable = CONTENDERS["hindsight"]
-    return tunable.controller(tunable.default, rate)
-
-
-def _pair(mix: np.ndarray) -> tuple[int, int]:
-    return int(mix[0]), int(mix[1])
 
 
 def _label(service: Service, general: ActorLike) -> str:

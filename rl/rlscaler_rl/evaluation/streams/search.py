@@ -9,7 +9,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.baselines.hpa import KedaKafkaLag
-from rlscaler_rl.simulation.streams.episode import StreamResult, run
+from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
 
 WORK_SECONDS = (0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0, 1.4, 2.0, 3.0, 5.0, 10.0)
@@ -49,14 +49,11 @@ def searched(groups: Groups) -> KedaSettings:
     rows = np.repeat(np.arange(len(groups)), len(grid))
     settings = np.tile(np.array(grid), (len(groups), 1))
     result = run(groups.take(rows), KedaKafkaLag(settings[:, 0], settings[:, 1])).result
-    return grid[best(*(_means(result, name, len(grid)) for name in ("late_percent", "consumer_seconds")))]
+    figures = (getattr(result, name).reshape(-1, len(grid)) for name in ("late_percent", "consumer_seconds"))
+    return grid[best(*(figure.mean(axis=0) for figure in figures))]
 
 
 def best(late: Float, seconds: Float) -> int:
     """Return the index of the cheapest of K settings within the objective, else of the one with the fewest late."""
     in_time = late <= LATE_PERCENT
     return int(np.argmin(np.where(in_time, seconds, np.inf)) if in_time.any() else np.argmin(late))
-
-
-def _means(result: StreamResult, name: str, settings: int) -> Float:
-    return np.asarray(getattr(result, name).reshape(-1, settings).mean(axis=0))

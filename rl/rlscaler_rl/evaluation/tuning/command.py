@@ -67,7 +67,8 @@ def refresh(
     phases: list[list[SearchTask]] = [[], [], []]
     for task in wanted:
         phases[_phase(task)].append(task)
-    with _progress(console) as progress:
+    columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as progress:
         bar = progress.add_task("tuning", total=len(wanted))
         for part in phases:
             for task, record in zip(part, _results(part, tuned, ray), strict=True):
@@ -133,8 +134,3 @@ def _tune(sent: tuple[SearchTask, list[Point]]) -> Record:
 def _probes(tasks: Sequence[SearchTask], console: Console) -> dict[str, list[float]]:
     with console.status("probing the meter and the contenders"):
         return {name: probe(CONTENDERS[name]) for name in dict.fromkeys(task.contender for task in tasks)}
-
-
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn())
-    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
