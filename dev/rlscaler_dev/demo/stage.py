@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 import click
@@ -21,6 +22,7 @@ from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.demo.testbed import Cluster, Service, session
+from rlscaler_dev.exceptions import RecordError
 
 LINE_SECONDS = 20.0
 """Time between two lines of progress."""
@@ -57,6 +59,11 @@ class Stage(ABC, Generic[Recorder]):
             say(f"cluster {cluster.info.name}: Kubernetes {cluster.info.server_version} at {cluster.info.server}")
             cls(cluster, supervisor, results, say, *arguments).run()
         return results
+
+    @staticmethod
+    def settings(this: Any, contender: Any) -> Settings:
+        """Return the settings of the cluster for a contender of a demo."""
+        return Settings(out=this.out / contender.name, cluster_name=this.cluster_name)
 
     def run(self) -> None:
         """Start the service and its scalers in the order in which they need each other, and send the load."""
@@ -173,33 +180,36 @@ class Comparison:
 
     title: str
     """Subject of the demo, for messages."""
-    contenders: Sequence[str]
-    """Names of the folders, in the order of the table."""
-    read: Callable[[Path], Any]
-    """Reads the records of one contender."""
-    figures: Callable[[Any], Any]
-    """Computes the figures, a dataclass, from the records of one contender."""
-    table: Callable[[list[Any]], str]
-    picture: str
-    """Name of the picture's file."""
+    contenders: Mapping[str, Any]
+    """Contenders by the names of their folders, in the order of the table."""
+    stage: type[Stage[Any]]
+    results: ModuleType
+    """Has `read` of the records in a folder, `figures` of these, and `table` of the figures of all contenders."""
     draw: Callable[[list[Any], list[Any], Path], None]
 
-    def play(self, out: Path, contenders: Iterable[str], play: Callable[[str, Say], None]) -> None:
-        """Play contenders one after the other by `play` (name, output), and report on all that have records."""
+    def play(self, this: Any, names: Iterable[str]) -> None:
+        """Play contenders one after the other as `this` says, and report on all that have records."""
         with ended_by_signal(partial(click.echo, err=True)):
-            for name in dict.fromkeys(contenders):
-                play(name, lambda text: click.echo(f"• {text}"))
-        self._report(out)
+            for contender in (self.contenders[name] for name in dict.fromkeys(names)):
+                settings = self.stage.settings(this, contender)
+                self.stage.play(settings, lambda text: click.echo(f"• {text}"), this, contender)
+        self._report(this.out)
 
     def _report(self, out: Path) -> None:
         """Write the results, and print the table. Raises ClickException where no contender has records."""
-        records = [self.read(out / name) for name in self.contenders if (out / name / "data" / "run.json").exists()]
+        records = [self._read(out / name) for name in self.contenders if (out / name / "data" / "run.json").exists()]
         if not records:
             raise click.ClickException(f"{out} has no records of a demo of {self.title}: leave --report out")
-        figures = [self.figures(record) for record in records]
-        table = self.table(figures)
+        figures = [self.results.figures(record) for record in records]
+        table, picture = self.results.table(figures), out / f"{self.title.lower()}.png"
         (out / "summary.json").write_text(json.dumps([asdict(row) for row in figures], indent=1) + "\n")
         (out / "table.md").write_text(table + "\n")
         click.echo(table)
-        self.draw(records, figures, out / self.picture)
-        click.echo(f"  {out / self.picture}")
+        self.draw(records, figures, picture)
+        click.echo(f"  {picture}")
+
+    def _read(self, folder: Path) -> Any:
+        try:
+            return self.results.read(folder / "data")
+        except (OSError, KeyError, ValueError, IndexError) as error:
+            raise RecordError(f"{folder}: not the records of a demo of {self.title}: {error}") from error

@@ -19,6 +19,7 @@ from rlscaler_dev.demo.cli import demo
 from rlscaler_dev.demo.kafka import results
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, GROUP, PARTITIONS, Contender, Play, scaler
 from rlscaler_dev.demo.kafka.recorder import Waiting, write_rebalances
+from rlscaler_dev.demo.settings import Settings
 from rlscaler_dev.exceptions import DevClusterError
 from tests.harness.serving import Quiet, serving
 
@@ -59,12 +60,13 @@ def prometheus(answer: dict[str, object]) -> Iterator[tuple[str, list[dict[str, 
 def test_the_network_is_played_beside_rule_keda_and_hpa(monkeypatch, tmp_path) -> None:
     played: list[tuple[str, str]] = []
 
-    def play(this: Play, contender: Contender, say: object) -> None:
+    def play(settings: Settings, say: object, this: Play, contender: Contender) -> None:
         policy = scaler(contender, this, "127.0.0.1:9092")["spec"].get("policy", {})
         played.append((contender.name, policy.get("bundled", "")))
+        assert settings.kafka
         write_records(this.out, contender.name, 0.4)
 
-    monkeypatch.setattr("rlscaler_dev.demo.kafka.play.play", play)
+    monkeypatch.setattr("rlscaler_dev.demo.kafka.play.KafkaStage.play", play)
     monkeypatch.setattr("rlscaler_dev.demo.kafka.draw.draw", lambda *records: None)
     done = CliRunner().invoke(demo, ["kafka", "--policy", "streams", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
@@ -130,7 +132,7 @@ def test_figures_table_and_picture_come_from_the_records(tmp_path: Path) -> None
 
 def test_a_message_that_is_never_processed_is_lost_and_late(tmp_path: Path) -> None:
     write_records(tmp_path, "hpa", seconds_each=0.5, unprocessed=20)
-    found = results.figures(results.read(tmp_path / "hpa"))
+    found = results.figures(results.read(tmp_path / "hpa" / "data"))
     assert (found.lost, found.late) == (20, 20)
     assert found.p95_lag_seconds is None
     assert found.worst_lag_seconds is None
@@ -138,7 +140,7 @@ def test_a_message_that_is_never_processed_is_lost_and_late(tmp_path: Path) -> N
 
 def test_the_lag_is_the_age_of_the_oldest_message_that_waits(tmp_path: Path) -> None:
     write_records(tmp_path, "hpa", seconds_each=2.0)
-    played = results.read(tmp_path / "hpa")
+    played = results.read(tmp_path / "hpa" / "data")
     assert played.lag()[5:19] == pytest.approx(np.full(14, 2.0), abs=0.11)
     assert played.lag()[-1] == 0.0
     nothing = replace(played, done=played.written)

@@ -60,12 +60,8 @@ def kafka(names: tuple[str, ...], bundled: str, only_report: bool, **options: An
     """
     from rlscaler_dev.demo.kafka import results
     from rlscaler_dev.demo.kafka.draw import draw
-    from rlscaler_dev.demo.kafka.play import play
+    from rlscaler_dev.demo.kafka.play import KafkaStage
     from rlscaler_dev.demo.stage import Comparison
 
-    this = Play(**options)
-    Comparison("Kafka", list(CONTENDERS), results.read, results.figures, results.table, "kafka.png", draw).play(
-        this.out,
-        () if only_report else names or OF_POLICIES[bundled],
-        lambda name, say: play(this, CONTENDERS[name], say),
-    )
+    comparison = Comparison("Kafka", CONTENDERS, KafkaStage, results, draw)
+    comparison.play(Play(**options), () if only_report else names or OF_POLICIES[bundled])

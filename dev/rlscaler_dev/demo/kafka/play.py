@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -19,7 +20,7 @@ from rlscaler_dev.demo.operator import RLSCALER, Operator
 from rlscaler_dev.demo.pods import Replicas
 from rlscaler_dev.demo.processes import Child
 from rlscaler_dev.demo.settings import NAMESPACE, Settings
-from rlscaler_dev.demo.stage import READY_SECONDS, Say, Stage
+from rlscaler_dev.demo.stage import READY_SECONDS, Stage
 from rlscaler_dev.exceptions import DemoError
 
 TOPIC_SECONDS = 30.0
@@ -27,22 +28,17 @@ DRAIN_SECONDS = 300.0
 """Time after the load in which the consumers may process the messages that still wait."""
 
 
-def play(this: Play, contender: Contender, say: Say) -> None:
-    """Play one contender from an empty machine to its raw records.
-
-    Raises DemoError, or Interrupted when a signal ended it.
-    """
-    settings = Settings(out=this.out / contender.name, cluster_name=this.cluster_name, kafka=True)
-    _Stage.play(settings, say, this, contender)
-
-
-class _Stage(Stage[Recorder]):
+class KafkaStage(Stage[Recorder]):
     def __init__(self, *stage: Any) -> None:
         *common, self._this, self._contender = stage
         super().__init__(*common)
         if self._contender.scaler is Scaler.HPA:
             self.condition = "ScalingActive"
         self._broker = str(self.info.kafka)
+
+    @staticmethod
+    def settings(this: Play, contender: Contender) -> Settings:
+        return replace(Stage.settings(this, contender), kafka=True)
 
     def operator(self) -> Operator | None:
         if self._contender.scaler is not Scaler.POLICY:

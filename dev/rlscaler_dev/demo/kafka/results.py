@@ -13,7 +13,6 @@ from rlscaler_dev import markdown
 from rlscaler_dev.demo.kafka.plan import MESSAGES_PER_SECOND
 from rlscaler_dev.demo.kafka.recorder import REBALANCE_COLUMNS
 from rlscaler_dev.demo.records import REPLICA_COLUMNS, Float, Steps, read_columns, read_steps
-from rlscaler_dev.exceptions import RecordError
 from rlscaler_loadgen.streams.journal import PROCESSED, PRODUCED
 
 SPEC, EXISTING, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "existing", "ready", "starting"))
@@ -90,27 +89,23 @@ class Figures:
     """Times that a message was processed again."""
 
 
-def read(folder: Path) -> Played:
-    """Read the records of a contender from its folder. Raises RecordError."""
-    data = folder / "data"
-    try:
-        run = json.loads((data / "run.json").read_text())
-        begun = run["begun"]
-        written, done, duplicates = _messages(data)
-        return Played(
-            name=run["contender"],
-            title=run["title"],
-            protocol=run["protocol"],
-            slo_seconds=run["slo_ms"] / 1000,
-            duration=run["duration_seconds"],
-            written=written - begun,
-            done=done - begun,
-            duplicates=duplicates,
-            replicas=read_steps(data / "replicas.csv", REPLICA_COLUMNS, begun),
-            rebalances=read_steps(data / "rebalances.csv", REBALANCE_COLUMNS[1:], begun),
-        )
-    except (OSError, KeyError, ValueError) as error:
-        raise RecordError(f"{folder}: not the records of a demo of Kafka: {error}") from error
+def read(data: Path) -> Played:
+    """Read the records of a contender."""
+    run = json.loads((data / "run.json").read_text())
+    begun = run["begun"]
+    written, done, duplicates = _messages(data)
+    return Played(
+        name=run["contender"],
+        title=run["title"],
+        protocol=run["protocol"],
+        slo_seconds=run["slo_ms"] / 1000,
+        duration=run["duration_seconds"],
+        written=written - begun,
+        done=done - begun,
+        duplicates=duplicates,
+        replicas=read_steps(data / "replicas.csv", REPLICA_COLUMNS, begun),
+        rebalances=read_steps(data / "rebalances.csv", REBALANCE_COLUMNS[1:], begun),
+    )
 
 
 def _messages(data: Path) -> tuple[Float, Float, int]:

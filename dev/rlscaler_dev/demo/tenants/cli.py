@@ -56,9 +56,7 @@ def tenants(names: tuple[str, ...], only_report: bool, **options: Any) -> None:
     from rlscaler_dev.demo.stage import Comparison
     from rlscaler_dev.demo.tenants import results
     from rlscaler_dev.demo.tenants.draw import draw
-    from rlscaler_dev.demo.tenants.play import Play, play
+    from rlscaler_dev.demo.tenants.play import Play, TenantsStage
 
-    this = Play(**options)
-    Comparison("tenants", list(CONTENDERS), results.read, results.figures, results.table, "tenants.png", draw).play(
-        this.out, () if only_report else names, lambda name, say: play(this, CONTENDERS[name], say)
-    )
+    comparison = Comparison("tenants", CONTENDERS, TenantsStage, results, draw)
+    comparison.play(Play(**options), () if only_report else names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from rlscaler_dev.demo import manifests as demo_manifests
 from rlscaler_dev.demo.load import Load, write_trace
 from rlscaler_dev.demo.operator import RLSCALER, Operator
 from rlscaler_dev.demo.settings import Settings
-from rlscaler_dev.demo.stage import Say, Stage
+from rlscaler_dev.demo.stage import Stage
 from rlscaler_dev.demo.tenants import manifests
 from rlscaler_dev.demo.tenants.manifests import Contender
 from rlscaler_dev.demo.tenants.plan import GPUS, NAMESPACES, TENANTS, Tenant
@@ -39,19 +39,6 @@ class Play:
     cluster_name: str = "demo-tenants"
 
 
-def play(this: Play, contender: Contender, say: Say) -> None:
-    """Play one contender from an empty machine to its raw records.
-
-    Raises DemoError, or Interrupted when a signal ended it.
-    """
-    settings = Settings(
-        out=this.out / contender.name, gpu_autoscalers=contender.autoscalers, cluster_name=this.cluster_name
-    )
-    results = _Stage.play(settings, say, this, contender)
-    if not contender.autoscalers:
-        (results.data / "replay.json").write_text(json.dumps(replay(results.audit)))
-
-
 def replay(audit: Path) -> dict[str, Any]:
     """Decide and share again everything in a decision log, and return the tally. Raises DemoError where that fails."""
     done = subprocess.run([*RLSCALER, "replay", str(audit), "-o", "json"], capture_output=True, text=True, check=False)
@@ -62,7 +49,7 @@ def replay(audit: Path) -> dict[str, Any]:
     return {name: tally[name] for name in ("decisions", "same", "sharings", "sharingsSame")}
 
 
-class _Stage(Stage[Recorder]):
+class TenantsStage(Stage[Recorder]):
     def __init__(self, *stage: Any) -> None:
         *common, self._this, self._contender = stage
         super().__init__(*common)
@@ -70,6 +57,15 @@ class _Stage(Stage[Recorder]):
             self.condition = "ScalingActive"
         self.services = {tenant.name: self._service(tenant) for tenant in TENANTS}
         self._loads = {tenant.name: self._load(tenant) for tenant in TENANTS}
+
+    @staticmethod
+    def settings(this: Play, contender: Contender) -> Settings:
+        return replace(Stage.settings(this, contender), gpu_autoscalers=contender.autoscalers)
+
+    def run(self) -> None:
+        super().run()
+        if not self._contender.autoscalers:
+            (self.results.data / "replay.json").write_text(json.dumps(replay(self.results.audit)))
 
     def operator(self) -> Operator | None:
         if self._contender.autoscalers:

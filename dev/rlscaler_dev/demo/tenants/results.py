@@ -13,7 +13,6 @@ from rlscaler_dev import markdown
 from rlscaler_dev.demo.records import Float, Requests, read_requests, read_steps_by
 from rlscaler_dev.demo.tenants.plan import GPUS, REQUESTS_PER_SECOND, TENANTS
 from rlscaler_dev.demo.tenants.recorder import Counts
-from rlscaler_dev.exceptions import RecordError
 
 SPEC, HELD, READY, PENDING = (Counts._fields.index(name) for name in ("spec", "held", "ready", "pending"))
 LATE_WEIGHT = 0.5
@@ -74,31 +73,27 @@ class Figures:
     replay: dict[str, Any] | None
 
 
-def read(folder: Path) -> Played:
-    """Read the records of a contender from its folder. Raises RecordError."""
-    data = folder / "data"
-    try:
-        run = json.loads((data / "run.json").read_text())
-        replayed = data / "replay.json"
-        replay = json.loads(replayed.read_text()) if replayed.exists() else None
-        begin, first = max(run["begun"].values()), min(run["begun"].values())
-        moments = np.arange(begin + 1, first + run["duration_seconds"])
-        names = [tenant.name for tenant in TENANTS]
-        replicas = read_steps_by(data / "replicas.csv", "tenant", names, Counts._fields)
-        return Played(
-            name=run["contender"],
-            title=run["title"],
-            slo_ms=run["slo_ms"],
-            seconds=moments - first,
-            replicas={name: steps.at(moments) for name, steps in replicas.items()},
-            requests={
-                tenant.name: read_requests(data / tenant.name / "requests.csv").between(moments[0] - 1, moments[-1])
-                for tenant in TENANTS
-            },
-            replay=replay,
-        )
-    except (OSError, KeyError, ValueError, IndexError) as error:
-        raise RecordError(f"{folder}: not the records of a demo of tenants: {error}") from error
+def read(data: Path) -> Played:
+    """Read the records of a contender."""
+    run = json.loads((data / "run.json").read_text())
+    replayed = data / "replay.json"
+    replay = json.loads(replayed.read_text()) if replayed.exists() else None
+    begin, first = max(run["begun"].values()), min(run["begun"].values())
+    moments = np.arange(begin + 1, first + run["duration_seconds"])
+    names = [tenant.name for tenant in TENANTS]
+    replicas = read_steps_by(data / "replicas.csv", "tenant", names, Counts._fields)
+    return Played(
+        name=run["contender"],
+        title=run["title"],
+        slo_ms=run["slo_ms"],
+        seconds=moments - first,
+        replicas={name: steps.at(moments) for name, steps in replicas.items()},
+        requests={
+            tenant.name: read_requests(data / tenant.name / "requests.csv").between(moments[0] - 1, moments[-1])
+            for tenant in TENANTS
+        },
+        replay=replay,
+    )
 
 
 def figures(played: Played) -> Figures:
