@@ -6,7 +6,6 @@ The policy has seen the days before: they become the memory that a policy keeps 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 
@@ -14,10 +13,9 @@ from rlscaler_core.decision.forecaster.learn import learn
 from rlscaler_core.decision.forecaster.memory import nothing_learned
 from rlscaler_core.decision.forecaster.storage import to_text
 from rlscaler_core.decision.tables import make_params
+from rlscaler_dev.demo.load import recording
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.settings import Settings
-from rlscaler_dev.exceptions import DemoError
-from rlscaler_loadgen.traces import read_trace
 
 RECORDING = "servegen-m-large-1s.csv.gz"
 DAY = 86_400
@@ -54,7 +52,8 @@ class Days:
 
 def make_days(duration: int, seed: int) -> Days:
     """Return the load of `duration` seconds and the days before it. Raises DemoError."""
-    traffic = _recording()
+    traffic = np.asarray(recording("days", RECORDING).per_second())
+    traffic *= MEAN_RATE / traffic.mean()
     draw = np.random.default_rng([seed, 7])
     begins = TIME_OF_DAY + np.arange(DAYS_BEFORE + 1) * DAY + round(JOB_BEGIN * duration)
     begins[:-1] += np.rint(draw.uniform(-JOB_JITTER_SECONDS, JOB_JITTER_SECONDS, DAYS_BEFORE)).astype(int)
@@ -64,15 +63,6 @@ def make_days(duration: int, seed: int) -> Days:
         traffic[begin : begin + length] += height
     first = TIME_OF_DAY + DAYS_BEFORE * DAY
     return Days(traffic[TIME_OF_DAY:first], traffic[first : first + duration])
-
-
-def _recording() -> Float:
-    file = resources.files("rlscaler_rl").joinpath("workloads", "data", "days", RECORDING)
-    with resources.as_file(file) as path:
-        if not path.exists():
-            raise DemoError(f"the recorded load {RECORDING} is not there: install rlscaler with its data")
-        rate = read_trace(path).per_second()
-    return np.asarray(rate * (MEAN_RATE / rate.mean()))
 
 
 def begin_after(earliest: float, duration: int) -> float:

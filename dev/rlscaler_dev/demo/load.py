@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import resources
 from pathlib import Path
 
 from rlscaler_dev.demo.processes import Child, Supervisor
@@ -12,7 +13,7 @@ from rlscaler_dev.exceptions import DemoError
 from rlscaler_loadgen.patterns import Float
 from rlscaler_loadgen.runner import LoadRun
 from rlscaler_loadgen.settings import LoadSettings
-from rlscaler_loadgen.traces import HEADER, read_trace
+from rlscaler_loadgen.traces import HEADER, Trace, read_trace
 
 START_SECONDS = 60.0
 PEAK_PERCENTILE = 99.0
@@ -82,6 +83,15 @@ def write_trace(rate: Float, path: Path) -> float:
     rows = "".join(f"{second},{value:.4f}\n" for second, value in enumerate(rate.tolist()))
     path.write_text(f"{HEADER}\n{rows}", encoding="utf-8")
     return read_trace(path).percentile(PEAK_PERCENTILE)
+
+
+def recording(*place: str) -> Trace:
+    """Return a recorded load that ships, by its place among them. Raises DemoError."""
+    file = resources.files("rlscaler_rl").joinpath("workloads", "data", *place)
+    with resources.as_file(file) as path:
+        if not path.exists():
+            raise DemoError(f"the recorded load {place[-1]} is not there: install rlscaler with its data")
+        return read_trace(path)
 
 
 def offered(options: dict[str, object]) -> Float:

@@ -7,6 +7,13 @@ import numpy as np
 from rlscaler_dev.demo.records import Decisions, Records, Requests, Run, Steps
 
 START = 1_000_000.0
+KEYS = [
+    *("contender", "pattern", "seed", "requests", "failures", "goodput_rps", "p50_ms", "p95_ms", "p99_ms"),
+    *("slo_violation_ratio", "gpu_replica_seconds", "cpu_replica_seconds", "cost", "decisions", "scale_ups"),
+    *("scale_downs", "placement_changes", "unknown_observations", "server_version"),
+    *("duration_s", "interval_seconds", "slo_ms", "versions"),
+]
+"""Figures of a summary, in their order."""
 
 
 def make_run(**changes: object) -> Run:

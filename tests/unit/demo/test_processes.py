@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from tenacity import Retrying, retry_if_not_result, stop_after_delay, wait_fixed
 
 from rlscaler_dev.cluster.processes import stop, strays
 from rlscaler_dev.demo.leftovers import alone, journal_of
 from rlscaler_dev.demo.processes import Supervisor, tail
 from rlscaler_dev.exceptions import ChildError, DemoError
+from tests.harness.waiting import until
 
 FOREVER = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); signal.pause()"
@@ -25,11 +25,6 @@ print(child.pid, flush=True)
 signal.pause()
 """
 BROKEN = "print('loading'); raise SystemExit('port 80 is in use')"
-
-
-def wait_for(condition: Callable[[], object], timeout_seconds: float = 20) -> None:
-    retrying = Retrying(stop=stop_after_delay(timeout_seconds), wait=wait_fixed(0.02), retry=retry_if_not_result(bool))
-    retrying(condition)
 
 
 def runs(pid: int) -> bool:
@@ -110,7 +105,7 @@ def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[subproce
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "started"
-        wait_for(lambda: "up" in (tmp_path / "parent.log").read_text())
+        until(lambda: "up" in (tmp_path / "parent.log").read_text())
         yield process
         process.kill()
     stop([], journal_of("demo"))

@@ -12,14 +12,7 @@ import pytest
 from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.timeline import Timeline, build_timeline
 
-from .records_fixture import make_decisions, make_records, make_requests, make_run
-
-KEYS = [
-    *("contender", "pattern", "seed", "requests", "failures", "goodput_rps", "p50_ms", "p95_ms", "p99_ms"),
-    *("slo_violation_ratio", "gpu_replica_seconds", "cpu_replica_seconds", "cost", "decisions", "scale_ups"),
-    *("scale_downs", "placement_changes", "unknown_observations", "server_version"),
-    *("duration_s", "interval_seconds", "slo_ms", "versions"),
-]
+from .records_fixture import KEYS, make_decisions, make_records, make_requests, make_run
 
 
 @pytest.fixture

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import resources
 
 import numpy as np
 
+from rlscaler_dev.demo.load import recording
 from rlscaler_dev.demo.records import Float
 from rlscaler_dev.demo.settings import Pool
 from rlscaler_dev.exceptions import DemoError
-from rlscaler_loadgen.traces import Trace, read_trace
 
 GPUS = 16
 """GPUs of the cluster: two nodes of eight."""
@@ -52,7 +51,7 @@ class Tenant:
 
     def rate(self, seconds: int, speed: float) -> Float:
         """Requests/s (seconds,) of each second, `speed` seconds of the recording in each. Raises DemoError."""
-        trace = recording(self.load)
+        trace = recording(f"{self.load}.csv.gz")
         edges = self.phase * trace.length_s + np.arange(seconds + 1) * speed
         rate = np.diff(trace.volume(edges)) / speed
         busy = float(np.percentile(rate, BUSY_PERCENTILE))
@@ -73,12 +72,3 @@ TENANTS = (
 )
 """Their busy times need 13 of the 16 GPUs together, and an autoscaler wants spare ones; 12 are guaranteed. Weights are
 the sizes."""
-
-
-def recording(name: str) -> Trace:
-    """A recorded load that ships. Raises DemoError."""
-    file = resources.files("rlscaler_rl").joinpath("workloads", "data", f"{name}.csv.gz")
-    with resources.as_file(file) as path:
-        if not path.exists():
-            raise DemoError(f"the recorded load {name} is not there: install rlscaler with its data")
-        return read_trace(path)
