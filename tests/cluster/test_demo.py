@@ -23,13 +23,13 @@ from tests.unit.demo.records_fixture import KEYS
 
 NAME = f"pytest-demo-{os.getpid()}"
 DEADLINE_SECONDS = 240
-QUICK = (*["--policy", "rule", "--interval", "10", "--gpu-cold-start", "2-3", "--cpu-cold-start", "0.5-1", "--cluster-name"], NAME)
+QUICK = f"--policy rule --interval 10 --gpu-cold-start 2-3 --cpu-cold-start 0.5-1 --cluster-name {NAME}"
 LOGS = ("load-hpa", "load-rlscaler", "operator", "service-hpa", "service-rlscaler")
 
 
 def demo(out: Path, *options: str) -> subprocess.Popen[str]:
     """Start `rlscaler demo`; its output is a pipe."""
-    command = [sys.executable, "-m", "rlscaler_live.cli", "demo", "--out", str(out), *QUICK, *options]
+    command = [sys.executable, "-m", "rlscaler_live.cli", "demo", "--out", str(out), *QUICK.split(), *options]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
