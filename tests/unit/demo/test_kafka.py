@@ -153,11 +153,3 @@ def test_a_record_that_is_broken_is_named(tmp_path: Path) -> None:
     done = CliRunner().invoke(demo, ["kafka", "--report", "--out", str(tmp_path)])
     assert done.exit_code == 1
     assert "processed.csv: no column partition" in done.output
-
-
-def test_a_trace_goes_with_its_pattern(tmp_path: Path) -> None:
-    trace = tmp_path / "trace.csv"
-    trace.write_text("time_s,requests_per_s\n0,1\n")
-    done = CliRunner().invoke(demo, ["kafka", "--trace", str(trace)])
-    assert done.exit_code == 2
-    assert "--trace is for --pattern trace" in done.output

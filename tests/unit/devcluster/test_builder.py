@@ -15,7 +15,7 @@ from rich.console import Console
 from rlscaler_dev.cluster import binaries, builder, paths, stamps
 from rlscaler_dev.cluster.progress import ConsoleReporter, Reporter
 from rlscaler_dev.cluster.toolchain import Go, environment
-from rlscaler_dev.cluster.versions import CONTROL_PLANE, TOOLS
+from rlscaler_dev.cluster.versions import TOOLS
 from rlscaler_dev.exceptions import BuildError
 
 KWOK = TOOLS["kwok"]
@@ -111,13 +111,6 @@ def test_the_disk_is_checked_before_the_build(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 100 << 20))
     with pytest.raises(BuildError, match="RLSCALER_CACHE"):
         builder.announce([TOOLS["kube-apiserver"]], Reporter())
-
-
-def test_what_the_build_takes_is_said_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(Reporter, "say", lambda _, message: said.append(message))
-    builder.announce([TOOLS[name] for name in CONTROL_PLANE], Reporter())
-    assert "about 8 min on two cores, at most 207 MB of Go modules to download, 5.4 GB of disk" in said[0]
 
 
 def test_a_long_step_writes_a_line_every_half_minute_where_there_is_no_terminal() -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from rlscaler_dev.cluster.binaries import AUTO, BUILD, CACHE, PATH, RELEASE, Found, choose
-from rlscaler_dev.cluster.versions import TOOLS, accepts, pinned
+from rlscaler_dev.cluster.binaries import BUILD, CACHE, PATH, RELEASE, Found, choose
+from rlscaler_dev.cluster.versions import TOOLS, pinned
 
 APISERVER = TOOLS["kube-apiserver"]
 GOOD = Found("/usr/bin/kube-apiserver", pinned(APISERVER))
@@ -35,21 +33,3 @@ def test_a_release_where_the_network_allows_it_else_a_build(reachable: bool, sou
 
 def test_asking_for_a_build_ignores_path_and_network() -> None:
     assert choose(APISERVER, [GOOD], None, never, source=BUILD).source == BUILD
-
-
-@given(
-    found=st.lists(st.builds(Found, st.just("/x"), st.none() | st.tuples(*[st.integers(0, 40)] * 3))),
-    cached=st.none() | st.just("/cache/x"),
-    reachable=st.booleans(),
-    source=st.sampled_from([AUTO, RELEASE, BUILD]),
-    name=st.sampled_from(sorted(TOOLS)),
-)
-def test_whatever_is_there_the_choice_is_usable(
-    found: list[Found], cached: str | None, reachable: bool, source: str, name: str
-) -> None:
-    tool = TOOLS[name]
-    chosen = choose(tool, found, cached, lambda: reachable, source)
-    assert chosen.source in (PATH, CACHE, RELEASE, BUILD)
-    assert (chosen.path == "") == (chosen.source in (RELEASE, BUILD))
-    if chosen.source == PATH:
-        assert any(entry.version and accepts(tool, entry.version) for entry in found)
