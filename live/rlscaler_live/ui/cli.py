@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rlscaler_operator.cli.connection import Target, cluster_options, within
+from rlscaler_operator.cli.connection import PROMETHEUS_URL, Target, cluster_options, model_option, within
 
 if TYPE_CHECKING:
     from rlscaler_operator.cli.objects import Policies
@@ -20,7 +20,7 @@ PORT = 8910
 @cluster_options
 @click.option("--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="Port; 0: any free one.")
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-@click.option("--prometheus-url", help="Prometheus as it is reached from here, such as a forwarded port.")
+@PROMETHEUS_URL
 @click.option(
     "--decision-log",
     "decision_logs",
@@ -28,13 +28,7 @@ PORT = 8910
     type=click.Path(exists=True, path_type=Path),
     help="Audit log of the operator, or the folder that holds it (repeatable).",
 )
-@click.option(
-    "--model",
-    "models",
-    multiple=True,
-    type=click.Path(exists=True, path_type=Path),
-    help="ONNX file, folder or ConfigMap (YAML) of an actor that is not bundled (repeatable).",
-)
+@model_option()
 def ui(
     target: Target,
     port: int,

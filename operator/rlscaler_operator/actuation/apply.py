@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from rlscaler_core.api import PLURAL
 from rlscaler_core.api.status import Originals, PoolCounts
 from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.actuation.backends import Weights
@@ -21,7 +20,7 @@ from rlscaler_operator.actuation.scale import Write, write_replicas
 from rlscaler_operator.actuation.weights import WeightWriter
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import Kube, policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
@@ -154,7 +153,7 @@ class Actuator:
 
     async def _record_originals(self, policy: Policy, originals: Originals) -> None:
         before = {name: value for name, value in policy.outbox.status.items() if name == "originals"}
-        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        path = policy_path(policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
         async with self._limiter.slot(Priority.SCALE):
             timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)

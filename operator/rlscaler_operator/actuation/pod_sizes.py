@@ -15,7 +15,6 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from rlscaler_core.api import PLURAL
 from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_core.api.resources import PodResources
 from rlscaler_core.decision.types import POOLS
@@ -27,7 +26,7 @@ from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.kinds import titled
-from rlscaler_operator.cluster.kube import Json, Kube, object_path
+from rlscaler_operator.cluster.kube import Json, Kube, policy_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -216,7 +215,7 @@ class NewPodSizes:
     async def _write(self, lease: Lease, policy: Policy, wanted: Mapping[str, Json]) -> Problem | None:
         # Both pools whole: the sizes seen last may be older than the object.
         sizes = {pool: ABSENT | wanted[pool] if pool in wanted else None for pool in POOLS}
-        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        path = policy_path(policy.key, "status")
         try:
             async with self._limiter.slot(Priority.SCALE):
                 timeout = partial(lease.write_timeout, self._timeout)

@@ -10,7 +10,7 @@ from functools import partial
 
 import numpy as np
 
-from rlscaler_core.api import PLURAL, is_true
+from rlscaler_core.api import is_true
 from rlscaler_core.api.conditions import CONFLICTED
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES
@@ -23,7 +23,7 @@ from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.events import Events
 from rlscaler_operator.cluster.kinds import for_kubectl
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import Kube, policy_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -180,7 +180,7 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
     after = [*others, FINALIZER] if wanted else others
     if after == policy.observed.finalizers:
         return
-    path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key)
+    path = policy_path(policy.key)
     patch = [
         {"op": "test", "path": "/metadata/finalizers", "value": policy.observed.finalizers or None},
         {"op": "add", "path": "/metadata/finalizers", "value": after},

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
-from rlscaler_core.api import PLURAL
 from rlscaler_operator.actuation.backends import (
     AmbiguousBackendError,
     Split,
@@ -26,7 +25,7 @@ from rlscaler_operator.actuation.scale import TEST_FAILED
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Kube, object_path
+from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Kube, object_path, policy_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -130,9 +129,8 @@ def format_weights(weights: Weights) -> str:
 
 async def annotate(kube: Kube, lease: Lease, key: Key, weights: Weights, timeout_seconds: float) -> None:
     """Publish the weights on the policy. Raises KubeError, LeaseLostError."""
-    path = object_path("rlscaler.io/v1alpha1", PLURAL, *key)
     body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
-    await kube.patch(path, body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
+    await kube.patch(policy_path(key), body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
 
 
 class WeightWriter:

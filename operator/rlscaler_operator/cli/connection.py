@@ -81,15 +81,25 @@ def log_options(prefix: str = "") -> Callable[[F], F]:
             callback=_policy_name,
             help=f"{prefix}Only decisions of this policy, as NAMESPACE/NAME.",
         )(command)
-        return click.option(
-            "--model",
-            "models",
-            multiple=True,
-            type=click.Path(exists=True, path_type=Path),
-            help=f"{prefix}ONNX file, folder or ConfigMap (YAML) of an actor that is not bundled (repeatable).",
-        )(command)
+        return model_option(prefix)(command)
 
     return decorate
+
+
+def model_option(prefix: str = "") -> Callable[[F], F]:
+    """Add `--model`, actors that can decide again."""
+    return click.option(
+        "--model",
+        "models",
+        multiple=True,
+        type=click.Path(exists=True, path_type=Path),
+        help=f"{prefix}ONNX file, folder or ConfigMap (YAML) of an actor that is not bundled (repeatable).",
+    )
+
+
+PROMETHEUS_URL = click.option(
+    "--prometheus-url", help="Prometheus as it is reached from here, such as a forwarded port."
+)
 
 
 def _policy_name(context: click.Context, parameter: click.Parameter, policy: str | None) -> str | None:

@@ -21,6 +21,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.client.exceptions import ApiException
 from kubernetes.aio.config import ConfigException, load_incluster_config, load_kube_config
 
+from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.exceptions import KubeError, LeaseLostError, OperatorError
 from rlscaler_operator.settings import Settings
 
@@ -282,6 +283,11 @@ async def listed(
             if not token:
                 break
             query["continue"] = token
+
+
+def policy_path(key: tuple[str, str], subresource: str = "") -> str:
+    """Return the path of an RLScalingPolicy by its namespace and name, or of its subresource."""
+    return object_path(f"{GROUP}/{VERSION}", PLURAL, *key, subresource)
 
 
 def object_path(api_version: str, plural: str, namespace: str, name: str = "", subresource: str = "") -> str:

@@ -8,10 +8,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from rlscaler_core.api import PLURAL
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Events, Reference
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import Kube, policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.state.operators import OperatorClaim, Standing
@@ -81,7 +80,7 @@ class OtherOperators:
         return True
 
     async def _ask(self, policy: Policy) -> None:
-        path = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status")
+        path = policy_path(policy.key, "status")
         remedy = "take the namespace out of watchNamespaces of one of them, or uninstall it"
         claim, about = policy.observed.claim, policy.reference
         if not await self._questions.ask(policy.standing, claim, about, path, remedy):

@@ -13,11 +13,10 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from rlscaler_core.api import PLURAL
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Event, Events
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import Kube, policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.reporting.metrics import Metrics
@@ -98,7 +97,7 @@ class Publisher:
 
     async def _write(self, policy: Policy, status: Json) -> bool:
         """Write a status; return False where that fails."""
-        path, lost = object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key, "status"), set[str]()
+        path, lost = policy_path(policy.key, "status"), set[str]()
         try:
             async with self._limiter.slot(Priority.REPORT):
                 if policy.observed.deleting or self._registry.get(policy.key) is not policy:
@@ -126,7 +125,7 @@ class Publisher:
     async def _is_gone(self, policy: Policy) -> bool:
         """Forget a policy whose deletion an interrupted watch has missed; return True where it is deleted."""
         try:
-            body = await self._kube.get(object_path("rlscaler.io/v1alpha1", PLURAL, *policy.key))
+            body = await self._kube.get(policy_path(policy.key))
         except KubeError as error:
             gone = error.status == 404
         else:

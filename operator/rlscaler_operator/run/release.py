@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from rlscaler_core.api import GROUP, PLURAL, VERSION
 from rlscaler_operator.actuation.restore import FINALIZER
 from rlscaler_operator.cluster.bodies import key_of
-from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, listed, object_path
+from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, Json, Kube, listed, policy_path
 from rlscaler_operator.cluster.lease import seize
 from rlscaler_operator.cluster.shards import lease_names
 from rlscaler_operator.exceptions import KubeError, OperatorError
@@ -108,7 +108,7 @@ async def _remove_finalizers(kube: Kube, settings: Settings) -> list[str]:
 
 async def _remove_finalizer(kube: Kube, body: Json) -> bool:
     """Remove our finalizer and no other; return False where the policy is gone or lacks it. Raises OperatorError."""
-    path = object_path(f"{GROUP}/{VERSION}", PLURAL, *key_of(body))
+    path = policy_path(key_of(body))
     try:
         for _ in range(CONFLICT_ATTEMPTS):
             before = list(body["metadata"].get("finalizers") or ())

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.placement.types import MOST_GPUS, WHOLE_GPU, Float, Nodes, Pods, empty_nodes
+from rlscaler_rl.workloads.library import data_home
 
 SOURCE = (
     "https://github.com/alibaba/clusterdata/tree/7a6c496e4f4b6ce6150be8f881cb051bf2abff42/cluster-trace-gpu-v2023/csv"
@@ -81,11 +81,7 @@ class Cluster(NamedTuple):
 
 def folder_of(folder: Path | None = None) -> Path:
     """Where the files are: `folder`, else $RLSCALER_OPENB, else ~/.local/share/rlscaler/openb."""
-    if folder is not None:
-        return folder
-    if chosen := os.environ.get(VARIABLE):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "rlscaler" / "openb"
+    return folder or data_home(VARIABLE, "openb")
 
 
 def make(originals: Iterable[Path], folder: Path | None = None) -> list[Path]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -22,60 +22,65 @@ def tenants() -> None:
     """Play services that share a pool of GPUs, and train agents for them."""
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants", "changes")
 """Names of the studies in `rlscaler_rl.tenants.studies`, of training and of playing."""
 
+_shown = partial(click.option, show_default=True)
+
 _TRAINED = Path("results/tenants-train")
-_MODELS = click.option(
-    "--model",
-    "models",
-    type=FOLDER,
-    multiple=True,
-    default=[_TRAINED],
-    show_default=True,
-    help="Folder of a training (repeatable).",
+_MODELS = _shown(
+    "--model", "models", type=FOLDER, multiple=True, default=[_TRAINED], help="Folder of a training (repeatable)."
 )
-_EPOCHS = click.option("--epochs", default=30, show_default=True, type=click.IntRange(1), help="Episodes to train on.")
-_POOLS = click.option(
-    "--pools", default=16, show_default=True, type=click.IntRange(3), help="Pools that are tested on."
-)
-_TENANTS = click.option(
-    "--tenants", default=6, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool."
-)
-_HOURS = click.option("--hours", default=1, show_default=True, type=click.IntRange(1, 24), help="Length of an episode.")
-_TIGHTNESS_HELP = "GPUs of a pool over what the busy hours of its tenants need together."
-_TIGHTNESS = click.option(
-    "--tightness", default=0.7, show_default=True, type=click.FloatRange(0.1, 10), help=_TIGHTNESS_HELP
-)
-_CPU = click.option(
-    "--cpu/--no-cpu", default=True, show_default=True, help="Each tenant has a CPU pool of its own too."
-)
+_EPOCHS = _shown("--epochs", default=30, type=click.IntRange(1), help="Episodes to train on.")
+_POOLS = _shown("--pools", default=16, type=click.IntRange(3), help="Pools that are played.")
+_LOST = _shown("--lost", default=0.0, type=click.FloatRange(0, 1), help="Share of signals lost.")
+
+
+def _of_a_pool(tenants: int = 6, hours: int = 1, tightness: float = 0.7) -> Callable[[F], F]:
+    """Add the options of a pool and its episodes, with these defaults."""
+    options = (
+        _shown("--tenants", default=tenants, type=click.IntRange(2, 100), help="Tenants of a pool."),
+        _shown("--hours", default=hours, type=click.IntRange(1, 24), help="Length of an episode."),
+        _shown(
+            "--tightness",
+            default=tightness,
+            type=click.FloatRange(0.1, 10),
+            help="GPUs of a pool over what the busy hours of its tenants need together.",
+        ),
+    )
+
+    def decorate(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+_CPU = _shown("--cpu/--no-cpu", default=True, help="Each tenant has a CPU pool of its own too.")
 
 
 @tenants.command()
 @_EPOCHS
-@_TENANTS
-@_HOURS
-@_TIGHTNESS
+@_of_a_pool()
 @_CPU
-@click.option(
+@_shown(
     "--seed",
     "seeds",
     default=[0],
-    show_default=True,
     multiple=True,
     type=click.IntRange(0),
     help="Repeatable: they are trained side by side, each into a folder of its own.",
 )
-@click.option(
-    "--lambda", "local", default=0.5, show_default=True, type=click.FloatRange(0, 1), help="Weight of the own reward."
-)
-@click.option("--shaping", type=click.Choice(["potential", "difference"]), default="potential", show_default=True)
-@click.option("--attention", type=click.Choice(["grouped", "dense", "off"]), default="grouped", show_default=True)
-@click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
+@_shown("--lambda", "local", default=0.5, type=click.FloatRange(0, 1), help="Weight of the own reward.")
+@_shown("--shaping", type=click.Choice(["potential", "difference"]), default="potential")
+@_shown("--attention", type=click.Choice(["grouped", "dense", "off"]), default="grouped")
+@_LOST
 @click.option("--arbiter-alone", is_flag=True, help="Train the arbiter alone; tenants act as the forecast rule.")
 @click.option("--homogeneous", is_flag=True, help="One policy for all agents: roles off.")
-@click.option("--out", type=FOLDER, callback=writable, default=_TRAINED, show_default=True)
+@_shown("--out", type=FOLDER, callback=writable, default=_TRAINED)
 @click.option("--force", is_flag=True, help="Overwrite the agents in --out.")
 def train(
     out: Path,
@@ -108,13 +113,11 @@ def train(
 @tenants.command()
 @_MODELS
 @_POOLS
-@_TENANTS
-@_HOURS
-@_TIGHTNESS
+@_of_a_pool()
 @_CPU
-@click.option("--lost", default=0.0, show_default=True, type=click.FloatRange(0, 1), help="Share of signals lost.")
-@click.option("--seed", default=999, show_default=True, type=click.IntRange(0))
-@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants-evaluate"), show_default=True)
+@_LOST
+@_shown("--seed", default=999, type=click.IntRange(0))
+@_shown("--out", type=FOLDER, callback=writable, default=Path("results/tenants-evaluate"))
 @output_option
 def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **options: Any) -> None:
     """Play trained agents beside every way to share a pool, on loads that no agent was trained on."""
@@ -129,11 +132,11 @@ def evaluate(models: tuple[Path, ...], lost: float, out: Path, output: str, **op
 
 @tenants.command()
 @click.argument("name", type=click.Choice([*TRAINING, *PLAYING]))
-@click.option("--seeds", default=5, show_default=True, type=click.IntRange(1, 100), help="Trainings of each variant.")
+@_shown("--seeds", default=5, type=click.IntRange(1, 100), help="Trainings of each variant.")
 @_EPOCHS
 @_POOLS
 @click.option("--model", "models", type=FOLDER, multiple=True, help="Training folder to play (repeatable).")
-@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants-study"), show_default=True)
+@_shown("--out", type=FOLDER, callback=writable, default=Path("results/tenants-study"))
 @output_option
 def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ...], out: Path, output: str) -> None:
     """Vary one setting: of the training, or of the pools that trained agents are played on."""
@@ -188,33 +191,18 @@ def _show(comparison: Comparison, out: Path, output: str) -> None:
 
 
 @tenants.command()
-@click.option("--tenants", default=8, show_default=True, type=click.IntRange(2, 100), help="Tenants of a pool.")
-@click.option(
-    "--pools",
-    default=16,
-    show_default=True,
-    type=click.IntRange(3),
-    help="Pools; each is an observation.",
-)
-@click.option("--hours", default=6, show_default=True, type=click.IntRange(1, 24), help="Length of an episode.")
-@click.option(
-    "--tightness",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0.1, 10),
-    help=_TIGHTNESS_HELP,
-)
-@click.option(
+@_POOLS
+@_of_a_pool(tenants=8, hours=6, tightness=1.0)
+@_shown(
     "--change",
     type=click.Choice(["none", "join", "leave", "gpus"]),
     default="none",
-    show_default=True,
     help="A tenant joins, is away in the middle third, or a quarter of the GPUs is lost there.",
 )
 @click.option("--loads", help="Names by commas: of the library of days, or jobs_N, random_N. Default: those that ship.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0))
+@_shown("--seed", default=0, type=click.IntRange(0))
 @click.option("--folder", type=FOLDER, help="Folder of the files that do not ship; see `rlscaler trace days`.")
-@click.option("--out", type=FOLDER, callback=writable, default=Path("results/tenants"), show_default=True)
+@_shown("--out", type=FOLDER, callback=writable, default=Path("results/tenants"))
 @output_option
 def compare(loads: str | None, out: Path, output: str, **options: Any) -> None:
     """Play the same tenants without a budget and under each arbiter, with the forecast rule as proposer."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from rlscaler_loadgen.traces import Trace
-from rlscaler_rl.workloads.library import data_file
+from rlscaler_rl.workloads.library import data_file, data_home
 from rlscaler_rl.workloads.names import Part, WorkloadError
 from rlscaler_rl.workloads.originals import Recipe
 from rlscaler_rl.workloads.recording import FRACTIONS, read_load, reference
@@ -127,11 +126,7 @@ def day_load(name: str) -> DayLoad:
 
 def days_folder(folder: Path | None = None) -> Path:
     """Where files that do not ship are looked for: `folder`, else $RLSCALER_DAYS, else ~/.local/share/rlscaler/days."""
-    if folder is not None:
-        return folder
-    if chosen := os.environ.get(VARIABLE):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "rlscaler" / "days"
+    return folder or data_home(VARIABLE, "days")
 
 
 def path_of(name: str, folder: Path | None = None) -> Path:

@@ -7,6 +7,7 @@ refused, because its held-back part would be another.
 from __future__ import annotations
 
 import json
+import os
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -70,6 +71,13 @@ class Splits(_Strict):
 @lru_cache(maxsize=1)
 def splits() -> Splits:
     return Splits.model_validate(json.loads(data_file("splits.json").read_text(encoding="utf-8")))
+
+
+def data_home(variable: str, name: str) -> Path:
+    """Return where data that do not ship are looked for: the folder in the variable, or one of the user's data."""
+    if chosen := os.environ.get(variable):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "rlscaler" / name
 
 
 def data_file(name: str) -> Path:

@@ -12,7 +12,7 @@ import click
 
 from rlscaler_core.options import output_option
 from rlscaler_operator.cli.checks import CheckList
-from rlscaler_operator.cli.connection import Target, cluster_options, settings_errors, within
+from rlscaler_operator.cli.connection import PROMETHEUS_URL, Target, cluster_options, settings_errors, within
 
 if TYPE_CHECKING:
     from rlscaler_core.api import RLScalingPolicy
@@ -27,7 +27,7 @@ OPERATOR = "rlscaler-system/rlscaler"
 @click.command()
 @click.argument("policy", type=click.Path(path_type=Path))
 @cluster_options
-@click.option("--prometheus-url", help="Prometheus as it is reached from here, such as a forwarded port.")
+@PROMETHEUS_URL
 @click.option("--scrape-interval", type=float, help="Seconds between two scrapes, as the operator is told.")
 @click.option("--operator", default=OPERATOR, show_default=True, help="The operator's ServiceAccount, NAMESPACE/NAME.")
 @click.option("--lease-name", default="rlscaler", show_default=True, help="Name of the operators' Lease.")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rlscaler_core.api import GROUP, PLURAL, VERSION, RLScalingPolicy
+from rlscaler_core.api import RLScalingPolicy
 from rlscaler_operator.cli.checks import Check
 from rlscaler_operator.cli.objects import FIELD_MANAGER
 from rlscaler_operator.cli.verify import ACCOUNTS, Act, lease, needed, permissions
-from rlscaler_operator.cluster.kube import APPLY_PATCH, Kube, object_path
+from rlscaler_operator.cluster.kube import APPLY_PATCH, Kube, object_path, policy_path
 from rlscaler_operator.cluster.shards import lease_names
 from rlscaler_operator.exceptions import KubeError
 from rlscaler_operator.settings import Settings
@@ -19,7 +19,7 @@ async def check_accepted(kube: Kube, body: Mapping[str, Any], namespace: str) ->
     """Send the policy as a dry run, through the schema, the rules and the admission policies of the cluster."""
     name = body["metadata"]["name"]
     title = f"the API server takes RLScalingPolicy {namespace}/{name} (dry run)"
-    path = object_path(f"{GROUP}/{VERSION}", PLURAL, namespace, name)
+    path = policy_path((namespace, name))
     metadata = {key: value for key, value in body["metadata"].items() if key in ("name", "labels", "annotations")}
     plain = {key: body[key] for key in ("apiVersion", "kind", "spec")}
     plain["metadata"] = {**metadata, "namespace": namespace}

@@ -17,6 +17,7 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller, Tunable
 from rlscaler_rl.evaluation.tuning.spaces import Point
+from rlscaler_rl.training.files import write_atomically
 
 PROBE_TOLERANCE = 1e-3
 """Relative; rounding differs a little between machines."""
@@ -117,13 +118,10 @@ def load(path: Path | None = None) -> Tuned:
 
 
 def save(tuned: Tuned, path: Path | None = None) -> None:
-    target = path or shipped()
     lines = [record.model_dump_json() for record in tuned.records]
     body = '{"probes": ' + json.dumps(tuned.probes) + ',\n "records": [\n' + ",\n".join(lines) + "\n]}\n"
-    # Written beside and renamed, so that an interrupted tuning leaves the old file whole.
-    partial = target.with_suffix(".partial")
-    partial.write_text(body)
-    partial.replace(target)
+    # An interrupted tuning leaves the old file whole.
+    write_atomically(path or shipped(), body)
 
 
 @cache
