@@ -12,7 +12,7 @@ LOGITS = sum(HEADS)
 REACH = 2
 """The most steps a pool moves in one action."""
 
-_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD = slice(0, 5), slice(5, 10), slice(10, 13)
+POOL_HEADS, PLACEMENT_HEAD = (slice(0, 5), slice(5, 10)), slice(10, 13)
 
 
 def from_indices(indices: NDArray[np.integer]) -> Int:
@@ -30,7 +30,7 @@ def to_indices(action: Int) -> Int:
 def head_probabilities(logits: Float32) -> Float32:
     """Return the probabilities (N, 13) of `logits` (N, 13): a softmax within each head."""
     columns = np.array(logits.T, order="C")
-    for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD):
+    for head in (*POOL_HEADS, PLACEMENT_HEAD):
         part = np.exp(columns[head] - columns[head].max(axis=0))
         columns[head] = part / part.sum(axis=0)
     return np.ascontiguousarray(columns.T)
@@ -41,7 +41,7 @@ def mask_absent(probabilities: Float32, present: Bool) -> Float32:
     if present.all():
         return probabilities
     masked = probabilities.copy()
-    for pool, head in enumerate((_GPU_HEAD, _CPU_HEAD)):
+    for pool, head in enumerate(POOL_HEADS):
         masked[~present[:, pool], head] = np.eye(HEADS[pool], dtype=np.float32)[REACH]
     return masked
 
@@ -49,7 +49,7 @@ def mask_absent(probabilities: Float32, present: Bool) -> Float32:
 def most_likely(probabilities: Float32) -> Int:
     """Return the most probable action of each head, (N, 3) steps and traffic preference; the first of equal ones."""
     columns = np.ascontiguousarray(probabilities.T)
-    chosen = [columns[head].argmax(axis=0) for head in (_GPU_HEAD, _CPU_HEAD, _PLACEMENT_HEAD)]
+    chosen = [columns[head].argmax(axis=0) for head in (*POOL_HEADS, PLACEMENT_HEAD)]
     return from_indices(np.stack(chosen, axis=1))
 
 

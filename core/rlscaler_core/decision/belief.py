@@ -22,6 +22,7 @@ from rlscaler_core.decision.types import BELIEF, GPU, Bool, Float, Params, Sampl
 VALUE, VARIANCE, COVARIANCE, DECLARED = slice(0, 2), slice(2, 4), 4, slice(5, 7)
 RATE, READY, NOTED, MOVED, PRESSURE = 7, slice(8, 10), 10, 11, 12
 LOAD_MEAN, LOAD_SPREAD, USE_MEAN, USE_SLOPE, BELOW = 13, 14, slice(15, 17), slice(17, 19), slice(19, 21)
+LATENCY = 21
 """Columns of `State.belief`. The capacity by pool in `Params.unit`, variances and covariance of its logarithms, and the
 declared capacity that it began from; means of arrival rate and of ready replicas over the window of the utilization,
 when they were noted, and when the belief was last moved, in unix seconds; the highest recent load over the believed
@@ -85,6 +86,9 @@ NEAR = 0.7
 
 MISSES = 0.06 / 15
 """Fall in logarithms a second where the percentile is at the objective or above, and utilization says nothing."""
+
+DRAINS = 0.95
+"""Part of the latency of the interval before up to which a queue is taken to drain."""
 
 AT_EASE = 0.45
 """Part of the objective below which a 95th percentile is low."""
@@ -195,6 +199,7 @@ class _Look(NamedTuple):
     blind: Bool  # (N,) utilization says nothing, now and in general
     full: Bool  # (N,) most of the work is in pools that are full
     proven: Bool  # (N,) utilization was seen to follow the load
+    doubtful: Bool  # (N,) utilization is high and may be true
 
 
 def _begun(params: Params, belief: Float, samples: Samples) -> Float:
@@ -254,6 +259,7 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
         blind & (elapsed > 0),
         full & usable,
         all_here(proven, here),
+        suspect & (used[:, GPU] < FULL) & follows[:, GPU],
     )
 
 
@@ -298,6 +304,13 @@ def _followed(belief: Float, elapsed: Float, load: Float, used: Float) -> tuple[
     return ~verdict | grows, verdict & grows
 
 
+def ignores_load(state: State) -> Bool:
+    """Return where (N, 2) the utilization of a pool was seen not to follow the load."""
+    spread, slope = state.belief[:, LOAD_SPREAD, None], state.belief[:, USE_SLOPE]
+    ignores: Bool = (spread >= SEEN) & (slope < FOLLOWS * spread)
+    return ignores
+
+
 def _by_utilization(belief: Float, seen: _Look) -> Float:
     """Return the moves (N, 2) of the logarithms by the Kalman filter, and note variances and covariance."""
     drift, most = DRIFT**2 / 3600 * seen.elapsed, 2 * FIRST**2
@@ -323,7 +336,10 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     unexplained = (belief[:, PRESSURE] < ROOM) & informed
     # A belief above the declared capacity gives way to lateness, whatever utilization says.
     raised = either(belief[:, VALUE] > 1.05 * belief[:, DECLARED])
-    lies = (seen.full | raised) & (latency > 1) & unexplained
+    # Latency that falls is that of a queue that drains: the replicas carry more than arrives.
+    drains = latency < DRAINS * belief[:, LATENCY]
+    belief[:, LATENCY] = latency
+    lies = (seen.full | raised) & (latency > 1) & unexplained & ~drains
     belief[:, VARIANCE] = np.where(lies[:, None], np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
@@ -333,7 +349,7 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     # a server that refuses what is too much answers the rest in time, however full it is.
     declared = belief[:, DECLARED]
     lowered = either(params.present & ((belief[:, VALUE] < declared) | np.isnan(declared)))
-    loaded = seen.blind & informed & (belief[:, PRESSURE] > LOADED) & lowered
+    loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
     return np.asarray((up - down) * seen.elapsed, np.float64)
 

@@ -17,7 +17,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.belief import believed, below_declared
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.guards import GUARDS, Guard
-from rlscaler_core.decision.headroom import factors, model_number, move, neutral
+from rlscaler_core.decision.headroom import factors, model_number, move, neutral, steps_of_mean
 from rlscaler_core.decision.observation import ObservationContract, observe, stacked_input
 from rlscaler_core.decision.rule import Plan, RuleSettings, rule_plan, rule_split, rule_under
 from rlscaler_core.decision.situation import Capacity, Doubt, Situation, capacity_of
@@ -94,9 +94,10 @@ def decide(
 
     At an action the desired replicas are those of the actor's rule with the headroom that its steps have moved, or
     where its steps do not last `spec_replicas` (or those of the rule) + action * step_size, after the guards. `by` is
-    an actor, whose most likely action counts, "no change" for an absent pool; or a `Proposal` that a caller made
-    after `observe`, as training does. Rows where the actor fails or returns NaN are held, rows outside its envelope
-    fall back at once. Without an actor every row is held, and falls back after `failure_threshold` intervals.
+    an actor, of which the most likely action counts, or where steps last the mean step; "no change" for an absent
+    pool. Or `by` is a `Proposal` that a caller made after `observe`, as training does. Rows where the actor fails or
+    returns NaN are held, rows outside its envelope fall back at once. Without an actor every row is held, and falls
+    back after `failure_threshold` intervals.
     At kind "floor" only floor, budget, limits and pause may move replicas, the traffic weights follow readiness, and
     `by` is not used.
 
@@ -158,6 +159,8 @@ def _propose(params: Params, state: State, samples: Samples, actor: ActorLike | 
     outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
     action = most_likely(probabilities)
     proposal = proposed_by(actor, observation, action)
+    if proposal.rule is not None and proposal.rule.lasting:
+        action[:, :2], state = steps_of_mean(state, probabilities, proposal.model)
     return replace(proposal, probabilities=probabilities, usable=usable, outside=outside), state
 
 

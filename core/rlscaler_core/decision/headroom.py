@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.decision.action import REACH
+from rlscaler_core.decision.action import POOL_HEADS, REACH
 from rlscaler_core.decision.tables import known
-from rlscaler_core.decision.types import HEADROOM, POOLS, Bool, Float, Int, Params, Samples, State
+from rlscaler_core.decision.types import HEADROOM, POOLS, Bool, Float, Float32, Int, Params, Samples, State
 
-FACTOR, SINCE, MODEL, NEAR, NOTED = slice(0, 2), slice(2, 4), 4, 5, 6
+FACTOR, SINCE, OWED, MODEL, NEAR, NOTED = slice(0, 2), slice(2, 4), slice(4, 6), 6, 7, 8
 """Columns of `State.headroom`: by pool the logarithm of planned over needed capacity and the unix seconds since which
-it has been on its side of neutral, NaN: neutral; the number of the network that set it, as in `model_number`; the mean
-of the near misses, 0 to 1, and when it was noted."""
+it has been on its side of neutral, NaN: neutral; the part of the network's mean steps that no step has made yet; the
+number of the network that set it, as in `model_number`; the mean of the near misses, 0 to 1, and when it was noted."""
 
 STEPS = np.array([-0.06, -0.015, 0.0, 0.015, 0.06])
 """Moves of the logarithm by the steps -2..2 of a replica head: fine near neutral, where most of the cost is."""
@@ -51,6 +51,22 @@ def model_number(digest: str) -> float:
 def factors(state: State) -> Float:
     """Return planned over needed capacity (N, 2); 1 is neutral."""
     return np.exp(np.nan_to_num(state.headroom[:, FACTOR]))
+
+
+def steps_of_mean(state: State, probabilities: Float32, model: float) -> tuple[Int, State]:
+    """Return the steps (N, 2) that keep up with the mean step of the `probabilities` (N, 13), and the state after them.
+
+    A network trained on sampled actions moves a headroom by the mean of its distribution. The most likely step alone
+    is no change as long as the network is sure to less than a half, however long it leans to one side.
+    The part of the mean that no step has made yet is carried on to the next interval, as in error diffusion.
+    """
+    by_pool = np.nan_to_num(np.stack([probabilities[:, head] for head in POOL_HEADS], axis=1))
+    headroom = state.headroom.copy()
+    before = np.where((headroom[:, MODEL] == model)[:, None], np.nan_to_num(headroom[:, OWED]), 0.0)
+    owed = before + (by_pool * STEPS).sum(axis=2)
+    chosen = np.abs(owed[:, :, None] - STEPS).argmin(axis=2)
+    headroom[:, OWED] = owed - STEPS[chosen]
+    return (chosen - REACH).astype(np.int32), replace(state, headroom=headroom)
 
 
 def move(params: Params, state: State, samples: Samples, steps: Int, model: float, counts: Bool, ends: Bool) -> State:

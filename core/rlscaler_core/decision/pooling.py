@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlscaler_core.decision.situation import pays_for_starts
 from rlscaler_core.decision.types import Float, Params
+
+LOADING = 1.15
+"""Replicas are loaded this much above `targetUtilization`, never above their whole capacity, where a start has a
+price."""
 
 SMALL_POOL = 3.0
 """Replicas up to which a utilization holds as it is."""
@@ -31,11 +36,14 @@ def pooled(utilization: Float, load: Float, unit: Float) -> Float:
 def eased(params: Params, arrivals: Float) -> Float:
     """Return rates (N,) whose replicas at `target_utilization` are those of `arrivals` (N,) at the pooled utilization.
 
-    The pool of the larger replicas counts, which is the fewer replicas. Never less than the arrivals need at full
-    capacity, and NaN where they are not known.
+    The pool of the larger replicas counts, which is the fewer replicas. Where starts have a price the utilization is
+    that of the forecast rule. Never less than the arrivals need at full capacity, and NaN where they are not known.
     """
+    # A floor stricter than the rule starts a replica for the peaks of the noise, which the rule then removes: ten
+    # times the starts on a smooth load, and the replica is rarely ready before it goes.
+    loading = np.where(pays_for_starts(params), LOADING, 1.0)[:, None]
     unit = np.where(params.present, np.nan_to_num(params.requests_per_second), 0.0)
     largest = np.repeat(unit.max(axis=1, keepdims=True), 2, axis=1)
     target = np.where(params.present, params.target_utilization, 1.0)
-    ratio = target / pooled(target, arrivals, largest)
+    ratio = target / pooled(np.minimum(loading * target, 1.0), arrivals, largest)
     return np.asarray(arrivals * np.where(params.present, ratio, 0.0).max(axis=1), np.float64)

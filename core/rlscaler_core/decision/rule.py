@@ -18,12 +18,12 @@ from rlscaler_core.decision.forecast import GAINS, MEMORY_LIMIT_SECONDS, Gains, 
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.partitions import drain, to_partitions
-from rlscaler_core.decision.pooling import pooled
+from rlscaler_core.decision.pooling import LOADING, pooled
 from rlscaler_core.decision.readiness import Prices
-from rlscaler_core.decision.situation import full_at
+from rlscaler_core.decision.situation import full_at, pays_for_starts
 from rlscaler_core.decision.spec import SpecSettings
 from rlscaler_core.decision.split import by_load
-from rlscaler_core.decision.starts import held_load, pays_for_starts, prepared_loads
+from rlscaler_core.decision.starts import held_load, prepared_loads, used_load
 from rlscaler_core.decision.types import Bool, Float, Float32, Int, Params, Placement, Samples, State, either
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ Value = Float | float
 class RuleSettings:
     """Settings of the rule; every field is one value for all rows, or one for each row."""
 
-    loading: Value = 1.15
+    loading: Value = LOADING
     """Replicas are loaded this much above `targetUtilization` at the forecast, which is an upper one already; never
     above their whole capacity."""
 
@@ -176,6 +176,7 @@ def rule_plan(
     rows = np.arange(len(base), dtype=np.int32)
     held = held_load(params, state, samples, late_price * price_factor(params, state))
     held = np.fmax(held, np.where(pays_for_starts(params), staying, 0.0)[:, None])
+    held = np.fmax(held, used_load(params, state, samples, load)[:, None])
     base_replicas, rest_replicas = _split(params, samples, load, held, capacity, base, rows)
     replicas = np.empty_like(samples.spec_replicas)
     replicas[rows, base] = base_replicas

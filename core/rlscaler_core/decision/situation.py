@@ -23,6 +23,11 @@ def full_at(params: Params) -> Float:
     return np.minimum(loading * params.target_utilization, np.maximum(params.target_utilization, 1.0))
 
 
+def pays_for_starts(params: Params) -> Bool:
+    """Return where (N,) a start has a price, and requests do not wait for it as the messages of a stream do."""
+    return either(params.present & (params.start_seconds > 0)) & ~params.stream
+
+
 @dataclass(slots=True)
 class Capacity(Rows):
     """Capacity of one more replica, and the order in which the floor asks for replicas.

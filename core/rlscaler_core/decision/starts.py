@@ -11,20 +11,23 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlscaler_core.decision.belief import all_here, ignores_load
+from rlscaler_core.decision.floor import pool_utilization
 from rlscaler_core.decision.forecast import grown_again
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.forecaster.outlook import daily_mean
 from rlscaler_core.decision.readiness import LEAST_MEAN, Prices, prepared_rate
-from rlscaler_core.decision.types import Bool, Float, Params, Samples, State, either
+from rlscaler_core.decision.situation import pays_for_starts
+from rlscaler_core.decision.tables import known
+from rlscaler_core.decision.types import Float, Params, Samples, State, total
 from rlscaler_core.decision.units import about_a_request
 
 LATE_CAUTION = 0.2
 """Share of the requests of a missing replica that are late until it serves: the others find room elsewhere."""
 
-
-def pays_for_starts(params: Params) -> Bool:
-    """Return where (N,) a start has a price, and requests do not wait for it as the messages of a stream do."""
-    return either(params.present & (params.start_seconds > 0)) & ~params.stream
+MOST_USED = 1.35
+"""Load that a measured utilization stands for, over the planned one, up to which it holds replicas: a utilization that
+is always full must not hold every replica of a peak."""
 
 
 def hold_seconds(params: Params, mean: Float, late_price: Float) -> Float:
@@ -51,6 +54,19 @@ def held_load(params: Params, state: State, samples: Samples, late_price: Float)
     seconds = hold_seconds(params, mean, late_price)
     age = samples.time[:, None] - state.rate_time
     return np.stack([np.where(age < seconds[:, i, None], counted, 0.0).max(axis=1) for i in range(2)], axis=1)
+
+
+def used_load(params: Params, state: State, samples: Samples, load: Float) -> Float:
+    """Return the load (N,) that the measured utilization stands for, at most `MOST_USED` of the planned `load` (N,).
+
+    The belief about capacity may be too high: a replica that the HPA would count as needed stays. 0 where a present
+    pool's utilization is not known or was seen not to follow the load, and where starts are free.
+    """
+    used = pool_utilization(samples, known(params, samples)) / 100
+    told = np.isfinite(used) & np.isfinite(params.requests_per_second) & ~ignores_load(state)
+    told = all_here(told, params.present & (samples.ready_replicas > 0)) & pays_for_starts(params)
+    work = np.where(params.present & told[:, None], samples.ready_replicas * params.requests_per_second * used, 0.0)
+    return np.fmin(total(np.nan_to_num(work)), MOST_USED * np.nan_to_num(load))
 
 
 def prepared_loads(params: Params, state: State, samples: Samples, plain: Float, prices: Prices) -> tuple[Float, Float]:

@@ -58,10 +58,10 @@ EVENTS = 32
 TRIAL = 10
 """Numbers that are kept of the last scale-up of a stream's consumers: `throughput` has their meaning."""
 
-BELIEF = 21
+BELIEF = 22
 """Numbers that are kept of the belief about a replica's capacity: `belief` has their meaning."""
 
-HEADROOM = 7
+HEADROOM = 9
 """Numbers that are kept of the headroom above the rule's plan: `headroom` has their meaning."""
 
 BEHAVIOR_RULES = 4

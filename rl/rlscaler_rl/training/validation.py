@@ -89,7 +89,8 @@ def places() -> dict[str, slice]:
 
 def validate(actor: Any) -> dict[str, Any]:
     """`mean` {j, cost, late_percent}, the same per workload (`workloads`) and per condition (`settings`), and
-    `against_rule` {mean, low, high}: the difference of J from the rule's in percent with its 95 % interval.
+    `against_rule` {mean, low, high}: the mean difference of J from the rule's on the same service, in percent of the
+    rule's J there, with its 95 % interval.
 
     Costs are in the price of the nominal service's replicas at the same share of all replicas, as rewards are: one
     service of 64 replicas would otherwise outweigh all others.
@@ -121,14 +122,14 @@ def _of_the_rule(condition: tuple[float, int, bool]) -> Float:
 
 
 def _against(own: Float, rule: Float) -> dict[str, float]:
-    """Return the interval of the mean difference (N,) of J, over N services, in percent of the rule's.
+    """Return the interval of the mean difference of J (N,) in percent of the rule's, over N services.
 
-    The conditions of a service are averaged before: they share its load.
+    The conditions of a service are averaged before: they share its load. A service is one vote, whatever it costs:
+    summed J would be that of the few services that are late for most of an episode under any policy.
     """
-    difference = own - rule
-    mean, error = difference.mean(), 1.96 * difference.std(ddof=1) / np.sqrt(len(difference))
-    shares = {"mean": mean, "low": mean - error, "high": mean + error}
-    return {name: float(100 * value / rule.mean()) for name, value in shares.items()}
+    difference = 100 * (own / rule - 1)
+    mean, error = float(difference.mean()), float(1.96 * difference.std(ddof=1) / np.sqrt(len(difference)))
+    return {"mean": mean, "low": mean - error, "high": mean + error}
 
 
 def _j(figures: Result, played: Scenarios) -> Float:

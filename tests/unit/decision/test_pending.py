@@ -105,6 +105,7 @@ def test_a_single_pool_with_one_slow_pod_asks_for_what_the_load_needs_and_for_no
         present=[pool],
         max_replicas=50,
         target_utilization=0.8,
+        start_seconds=0.0,
     )
     assert decision.desired[0, only] == 33
     assert decision.desired[0, 1 - only] == 0

@@ -53,9 +53,9 @@ def test_unknown_arrivals_stay_unknown() -> None:
     assert np.isnan(eased(make_params(1, requests_per_second=RPS), np.array([np.nan]))[0])
 
 
-def floor(rate: float, replicas: int, *, present: tuple[bool, bool] = (True, False)) -> int:
-    """GPU replicas after one tick of the floor, of a service of up to 400."""
-    spec = make_params(1, requests_per_second=RPS, max_replicas=400, present=present)
+def floor(rate: float, replicas: int, *, present: tuple[bool, bool] = (True, False), start_seconds: float = 0.0) -> int:
+    """GPU replicas after one tick of the floor, of a service of up to 400 replicas that start for `start_seconds`."""
+    spec = make_params(1, requests_per_second=RPS, max_replicas=400, present=present, start_seconds=start_seconds)
     now = make_samples(
         1,
         time=1e9,
@@ -72,3 +72,8 @@ def test_a_small_service_keeps_its_target_and_a_large_one_is_fuller() -> None:
     assert floor(40.0, 1) == 3, "2 replicas' load at 80 %"
     assert floor(4000.0, 1) == 211, "200 replicas' load: 95 %, where 80 % would be 250"
     assert floor(4000.0, 250) == 250, "it takes nothing back"
+
+
+def test_a_start_that_costs_is_made_at_the_load_at_which_the_rule_makes_it():
+    assert (floor(36.0, 2), floor(38.0, 2)) == (3, 3), "at 80 % two replicas carry 32 requests/s"
+    assert (floor(36.0, 2, start_seconds=30.0), floor(38.0, 2, start_seconds=30.0)) == (2, 3), "at 92 % they carry 36.8"

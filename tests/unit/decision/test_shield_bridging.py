@@ -9,6 +9,7 @@ PARAMS = {
     "requests_per_second": (20.0, 4.0),
     "cold_start_seconds": (45.0, 8.0),
     "target_utilization": 0.8,
+    "start_seconds": 0.0,
     "max_replicas": 10,
 }
 
