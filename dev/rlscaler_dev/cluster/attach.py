@@ -10,8 +10,6 @@ from rlscaler_dev.cluster import (
     components,
     kubeconfig,
     launcher,
-    network,
-    paths,
     processes,
     prometheus,
     state,
@@ -63,9 +61,7 @@ def up(name: str, path: Path, with_prometheus: bool, reporter: Reporter, source:
 
 def _start_prometheus(cluster: ClusterState, reporter: Reporter, source: str | None) -> None:
     cluster.binaries = binaries.provide(["prometheus"], reporter, source)
-    with paths.hold("ports"):
-        cluster.ports = {"prometheus": network.free_ports(1, state.ports_taken())[0]}
-        cluster.save()
+    cluster.draw_ports("prometheus")
     layout = launcher.layout_of(cluster)
     prometheus.write_config(layout.prometheus_config, layout.targets_dir)
     record = processes.spawn("prometheus", components.command(layout, "prometheus"), cluster.directory)

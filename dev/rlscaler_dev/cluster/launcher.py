@@ -17,7 +17,6 @@ from rlscaler_dev.cluster import (
     kubeconfig,
     kwok,
     manifests,
-    network,
     paths,
     pki,
     processes,
@@ -146,10 +145,7 @@ def _start_once(
     began = time.monotonic()
     cluster = ClusterState(name, options=asdict(options), started_at=time.time())
     cluster.binaries = {tool: dict(binary) for tool, binary in binaries.items()}
-    with paths.hold("ports"):
-        chosen = network.free_ports(len(components.PORTS), state.ports_taken())
-        cluster.ports = dict(zip(components.PORTS, chosen, strict=True))
-        cluster.save()
+    cluster.draw_ports(*components.PORTS)
     layout = layout_of(cluster)
     cluster.kubeconfig, cluster.server = str(layout.kubeconfig), layout.server
     _write_files(name, layout, options)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlscaler_dev.cluster import paths
+from rlscaler_dev.cluster.network import free_ports
 from rlscaler_dev.cluster.processes import ProcessRecord
 
 STARTING, RUNNING = "starting", "running"
@@ -42,6 +43,13 @@ class ClusterState:
     def save(self) -> None:
         """Replace the state file."""
         paths.replace(self.directory / "state.json", json.dumps(asdict(self), indent=2) + "\n")
+
+    def draw_ports(self, *names: str) -> None:
+        """Choose a free port for each name that has none, which no cluster has written down."""
+        with paths.hold("ports"):
+            missing = [name for name in names if name not in self.ports]
+            self.ports |= dict(zip(missing, free_ports(len(missing), ports_taken()), strict=True))
+            self.save()
 
     def record(self, process: ProcessRecord) -> None:
         """Write down a process as soon as it was started."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from rlscaler_dev.cluster import network, paths, state
 from rlscaler_dev.cluster.components import KAFKA_PORTS, Layout
 from rlscaler_dev.cluster.kafka.broker import Broker
 from rlscaler_dev.cluster.kafka.jars import Jars, java
@@ -36,7 +35,7 @@ Say = Callable[[str], None]
 def start(cluster: ClusterState, layout: Callable[[], Layout], jars: Jars, say: Say) -> None:
     """Start a broker without topics, and have Prometheus scrape it. Raises StartError with the end of its log."""
     command = java()
-    _draw_ports(cluster)
+    cluster.draw_ports(*KAFKA_PORTS)
     broker = Broker(layout())
     say("starting Kafka")
     # What a broker left that did not come up: Kafka's tool refuses a folder that is made already.
@@ -74,15 +73,6 @@ def _run(cluster: ClusterState, broker: Broker, command: str, jars: Jars) -> Non
         raise
     target = [{"targets": [broker.metrics], "labels": {"job": KAFKA}}]
     (broker.layout.targets_dir / f"{KAFKA}.json").write_text(json.dumps(target))
-
-
-def _draw_ports(cluster: ClusterState) -> None:
-    """Choose free ports for the broker, unless the cluster has some."""
-    with paths.hold("ports"):
-        missing = [name for name in KAFKA_PORTS if name not in cluster.ports]
-        chosen = network.free_ports(len(missing), state.ports_taken())
-        cluster.ports |= dict(zip(missing, chosen, strict=True))
-        cluster.save()
 
 
 def answers(bootstrap_servers: str) -> bool:
