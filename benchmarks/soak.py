@@ -52,7 +52,6 @@ WARM_UP_SHARE = 0.2
 HPAS = f"/apis/autoscaling/v2/namespaces/{NAMESPACE}/horizontalpodautoscalers"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rlscaler"
-MERGE = "application/merge-patch+json"
 GROWTH = {"resident_mib": (10.0, 0.05), "threads": (2.0, 0.0), "files": (8.0, 0.0), "sockets": (8.0, 0.0)}
 """Most growth, as a number and as a share: the larger one counts."""
 WRITES_SHARE = 1 / 3
@@ -131,7 +130,7 @@ class Churn:
         self.done[called] = self.done.get(called, 0) + 1
 
     def _patch(self, path: str, body: dict[str, Any]) -> None:
-        self._kube.request("PATCH", path, body, content_type=MERGE)
+        self._kube.merge(path, body)
 
     def _edit(self, name: str) -> None:
         most = {"maxReplicas": self._draw.randint(5, 15)}

@@ -119,7 +119,7 @@ class Testbed:
         for node in self.kube.get("/api/v1/nodes")["items"]:
             body = {"metadata": {"annotations": {USAGE: f"{millicores}m"}}}
             path = f"/api/v1/nodes/{node['metadata']['name']}"
-            self.kube.request("PATCH", path, body, content_type="application/merge-patch+json")
+            self.kube.merge(path, body)
         return at
 
     def api_requests(self) -> float:

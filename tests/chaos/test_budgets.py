@@ -134,7 +134,7 @@ def test_a_budget_is_larger_than_the_cluster(operator, nodes: Nodes, kube, world
         assert sharing.condition(full, "GuaranteesKept") == ("True", "Enough")
         begun = time.monotonic()
         counted = {"spec": {"amount": None, "amountFrom": {"nodes": {"matchLabels": {"pool": POOL}}}}}
-        kube.request("PATCH", f"{BUDGETS}/{full}", counted, content_type="application/merge-patch+json")
+        kube.merge(f"{BUDGETS}/{full}", counted)
         until(lambda: overseer.have(early=3, eager=GPUS_EACH - 3), 120)
     told(line, seen.highest, 3 + 10, begun)
     assert seen.highest > GPUS_EACH, "more was ordered than there is, so that something had to wait"

@@ -80,7 +80,7 @@ def crash(world, name: str) -> None:
         if conditions.get("Ready") != "True":
             path = f"{pods}/{pod['metadata']['name']}/status"
             try:
-                world.kube.request("PATCH", path, {"status": status}, content_type="application/merge-patch+json")
+                world.kube.merge(path, {"status": status})
             except ApiError as error:
                 if error.status != 404:  # the rollout has deleted it since it was listed
                     raise
@@ -94,16 +94,15 @@ def test_nodes_go_away(operator, world, replicas, kube: KubeClient, line: Line):
     world.policy("nodes", senseSeconds=2, targets=targets("nodes", cpu=30))
     trial = Trial.settled(world, replicas, load, line)
     names = [f"/api/v1/nodes/gpu-{number}" for number in (1, 2)]
-    merge = "application/merge-patch+json"
     try:
         for node in names:
-            kube.request("PATCH", node, {"spec": {"unschedulable": True}}, content_type=merge)
+            kube.merge(node, {"spec": {"unschedulable": True}})
         delete_pods(world, "nodes-gpu")
         until(lambda: ready(world, "nodes-gpu") == 0)
         until(lambda: replicas.now("nodes")[1] * RPS["cpu"] >= CALM, 60)
     finally:
         for node in names:
-            kube.request("PATCH", node, {"spec": {"unschedulable": None}}, content_type=merge)
+            kube.merge(node, {"spec": {"unschedulable": None}})
     until(lambda: ready(world, "nodes-gpu") >= 1, 60)
     trial.check(trial.followed(BUSY), allowed=CALM)
 

@@ -62,7 +62,7 @@ def deleted(pair: Pair) -> Iterator[None]:
 def usurped(pair: Pair) -> Iterator[None]:
     """Somebody writes another name into it and then says nothing any more."""
     body = {"spec": {"holderIdentity": "usurper"}}
-    pair.kube.request("PATCH", pair.lease, body, content_type="application/merge-patch+json")
+    pair.kube.merge(pair.lease, body)
     yield
 
 

@@ -124,7 +124,7 @@ def answer(client: KubeClient, node: str, body) -> str:
     """Whose refusal it is; empty = it was taken. Nothing is kept."""
     path = f"/api/v1/nodes/{node}?dryRun=All"
     try:
-        client.request("PATCH", path, body, content_type="application/merge-patch+json")
+        client.merge(path, body)
     except ApiError as error:
         if error.status == 422 and NAME in str(error):
             return "admission"

@@ -52,8 +52,7 @@ def kubectl(cluster, live, kube: KubeClient) -> Iterator[Kubectl]:
 def put_policy(kube: KubeClient) -> dict:
     until(lambda: kube.request("POST", POLICIES, POLICY))
     status = {"status": {"history": [accounts.DECISION], "costPerHour": 2.5}}
-    merge = "application/merge-patch+json"
-    return kube.request("PATCH", f"{POLICIES}/chat/status", status, content_type=merge)
+    return kube.merge(f"{POLICIES}/chat/status", status)
 
 
 @pytest.fixture

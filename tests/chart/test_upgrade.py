@@ -109,7 +109,7 @@ def evidence() -> list[Json]:
 
 
 def changed(kube: KubeClient, path: str, body: Json) -> None:
-    kube.request("PATCH", f"{POLICIES}/{path}", body, content_type="application/merge-patch+json")
+    kube.merge(f"{POLICIES}/{path}", body)
 
 
 def test_from_the_first_chart_and_its_operator(tree, account, start, loads, live, kube, cluster):

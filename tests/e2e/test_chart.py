@@ -108,16 +108,15 @@ def test_helm_test_and_a_secret_that_is_missing(installed, kube, cluster):
 def test_upgraded_from_the_first_chart(installed, kube, chart):
     """With the present image, and a value that makes other pods. The operator of that time: tests/chart."""
     restored_on_deletion(kube)
-    merge = "application/merge-patch+json"
     history = {"history": [accounts.DECISION]}
-    before = kube.request("PATCH", f"{POLICIES}/chat/status", {"status": history}, content_type=merge)
+    before = kube.merge(f"{POLICIES}/chat/status", {"status": history})
     pods = kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
     earlier = tuple(pod["metadata"]["name"] for pod in pods)
     assert accounts.holder(kube).startswith(earlier)
     changed = ("--set", "operator.statusIntervalSeconds=240")
     installed.run("upgrade", RELEASE, str(CHART), "--reset-then-reuse-values", *changed, *WAIT)
     until(lambda: (holder := accounts.holder(kube)) and not holder.startswith(earlier), 60)
-    kube.request("PATCH", f"{POLICIES}/chat", {"spec": {"slo": {"latencyMilliseconds": 400}}}, content_type=merge)
+    kube.merge(f"{POLICIES}/chat", {"spec": {"slo": {"latencyMilliseconds": 400}}})
     after = until(lambda: (p := kube.get(f"{POLICIES}/chat"))["status"].get("observedGeneration") == 2 and p, 60)
     for field in ("uid", "finalizers"):
         assert after["metadata"][field] == before["metadata"][field]

@@ -206,7 +206,7 @@ def test_traffic_follows_the_weights_of_the_route(cluster: ClusterInfo, client: 
     until(lambda: requests.get(f"{cluster.gateway_url}/-/ready", timeout=5).ok, 30)
     assert share(cluster, client) == {"web": REQUESTS * 4 // 5, "other": REQUESTS // 5}
     patch = {"spec": objects.route({"web": 0, "other": 1})["spec"]}
-    client.request("PATCH", f"{GATEWAY}/httproutes/web", patch, content_type="application/merge-patch+json")
+    client.merge(f"{GATEWAY}/httproutes/web", patch)
     until(lambda: share(cluster, client) == {"web": 0, "other": REQUESTS}, 30)
 
 

@@ -102,7 +102,7 @@ class World:
 
     def patch(self, plural: str, name: str, body: Any, subresource: str = "", manager: str = "test") -> None:
         path = f"{self.path(plural, name, subresource)}?fieldManager={manager}"
-        self.kube.request("PATCH", path, body, content_type="application/merge-patch+json")
+        self.kube.merge(path, body)
 
     def delete(self, plural: str, name: str) -> None:
         self.kube.request("DELETE", self.path(plural, name))

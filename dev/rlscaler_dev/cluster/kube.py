@@ -149,6 +149,10 @@ class KubeClient:
         """The decoded answer (text where it is not JSON)."""
         return _decoded(self.open(method, path, body, **options))
 
+    def merge(self, path: str, body: Json) -> Any:
+        """PATCH with a merge patch."""
+        return self.request("PATCH", path, body, content_type="application/merge-patch+json")
+
     def get(self, path: str) -> Any:
         """GET."""
         return self.request("GET", path)

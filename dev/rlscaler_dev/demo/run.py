@@ -143,7 +143,7 @@ class Demo(Stage[Recorders]):
                 if not at_once.items() <= pod["metadata"]["annotations"].items():
                     path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
                     patch = {"metadata": {"annotations": at_once}}
-                    self.kube.request("PATCH", path, patch, content_type="application/merge-patch+json")
+                    self.kube.merge(path, patch)
 
     def scalers(self) -> list[Json]:
         return [*manifests.autoscalers(self._copy(HPA).settings), manifests.policy(self._copy(POLICY).settings)]
@@ -182,7 +182,7 @@ class Demo(Stage[Recorders]):
         settings = self._copy(POLICY).settings
         status = {"status": {"forecaster": days.memory(self._days, self._begun[POLICY], settings)}}
         path = f"{path_of(manifests.policy(settings))}/status"
-        self.kube.request("PATCH", path, status, content_type="application/merge-patch+json")
+        self.kube.merge(path, status)
         self.say(
             f"rlscaler has seen the hours around this time on the {days.DAYS_BEFORE} days before, with a job each day: "
             "its memory is restored from the policy's status, as after a failover"

@@ -113,7 +113,7 @@ class Testbed:
     def _tell(self, name: str, latency_ms: float) -> None:
         # A merge costs the API server a fraction of an apply, and a jump changes most nodes.
         body = {"metadata": {"annotations": {LATENCY: str(latency_ms)}}}
-        self.kube.request("PATCH", f"/api/v1/nodes/{name}", body, content_type="application/merge-patch+json")
+        self.kube.merge(f"/api/v1/nodes/{name}", body)
 
     def look(self, seconds: float, course: Course) -> None:
         """Add pods, nodes in use, latency (ms), limits met and evenness of this moment to the course."""

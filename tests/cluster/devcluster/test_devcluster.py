@@ -84,7 +84,7 @@ def test_scaling_down_removes_pods(client: KubeClient, namespace: str) -> None:
     create(client, namespace, deployment("shrink", 3))
     wait_ready(client, namespace, "shrink", 3)
     scale = f"{deployments(namespace)}/shrink/scale"
-    client.request("PATCH", scale, {"spec": {"replicas": 1}}, content_type="application/merge-patch+json")
+    client.merge(scale, {"spec": {"replicas": 1}})
     wait_until(lambda: len(pods(client, namespace, "shrink")) == 1, "one pod left", 20)
 
 

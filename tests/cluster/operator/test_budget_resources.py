@@ -48,8 +48,7 @@ def test_two_services_share_gpus_and_cpus_by_their_dominant_shares(operator, kub
 
     own = [{"name": GPU, "unitsPerReplica": 1, "guaranteed": 4}, {"name": "cpu", "guaranteed": 16}]
     entries = [{"namespace": world.namespace} | one for one in (terms[0], member("wide", resources=own))]
-    merge = "application/merge-patch+json"
-    kube.request("PATCH", f"{BUDGETS}/{name}", {"spec": {"members": entries}}, content_type=merge)
+    kube.merge(f"{BUDGETS}/{name}", {"spec": {"members": entries}})
     wait(lambda: (sharing.gpus("deep"), sharing.gpus("wide")) == (4, 4), 90)
     stays(lambda: (sharing.gpus("deep"), sharing.gpus("wide")), (4, 4), 10)
     wait(lambda: sharing.share(name, "deep").get("resource") == "cpu")

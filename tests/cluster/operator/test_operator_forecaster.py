@@ -36,7 +36,7 @@ def test_what_was_learned_of_a_load_outlives_operators_and_damage_is_named(start
     for name, text in (("keen", learned), ("torn", learned[:-200])):
         path = f"{world.path('rlscalingpolicies')}/{name}/status"
         patch = {"status": {"forecaster": text}}
-        world.kube.request("PATCH", path, patch, content_type="application/merge-patch+json")
+        world.kube.merge(path, patch)
 
     def kept(name: str) -> str | None:
         return world.get("rlscalingpolicies", name).get("status", {}).get("forecaster")

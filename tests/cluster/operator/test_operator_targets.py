@@ -198,8 +198,7 @@ def test_a_resource_with_a_scale_of_its_own_is_scaled_and_its_pods_found(operato
     body = {"apiVersion": f"{GROUP}/v1", "kind": "Fleet", "metadata": {"name": "fleet"}, "spec": {"size": 1}}
     world.kube.request("POST", of_fleets(world), body)
     state = {"status": {"size": 1, "selector": "app=fleet,role in (leader)"}}
-    kind = "application/merge-patch+json"
-    world.kube.request("PATCH", of_fleets(world, "fleet") + "/status", state, content_type=kind)
+    world.kube.merge(of_fleets(world, "fleet") + "/status", state)
     for number, role in enumerate(("leader", "leader", "worker")):
         spec = {"nodeSelector": {"pool": "cpu"}, "containers": [{"name": "app", "image": "app"}]}
         labels = {"app": "fleet", "role": role, "rlscaler.io/flavour": "cpu"}
@@ -219,8 +218,7 @@ def test_a_known_kind_is_scaled_through_its_own_scale(operator: Any, world: Any,
     world.service(name, rate=60)
     body = {"apiVersion": group_version(known.kind), "kind": known.kind, "metadata": {"name": name}}
     world.kube.request("POST", of_known(world, known.kind), body | {"spec": {"replicas": 2}})
-    kind = "application/merge-patch+json"
-    world.kube.request("PATCH", f"{path}/status", {"status": known.status}, content_type=kind)
+    world.kube.merge(f"{path}/status", {"status": known.status})
     for pod, labels in known.pods.items():
         spec = {"nodeSelector": {"pool": "cpu"}, "containers": [{"name": "app", "image": "app"}]}
         metadata = {"name": pod, "labels": labels | {"rlscaler.io/flavour": "cpu"}}

@@ -100,7 +100,7 @@ def test_a_model_from_a_config_map_is_reloaded_and_garbage_leaves_the_last_good_
 
     path = f"{CORE}/{world.namespace}/configmaps/chat-policy?fieldManager=rlscaler-publish"
     broken = {"binaryData": {"policy.onnx": base64.b64encode(GRAPH[: len(GRAPH) // 2]).decode()}}
-    world.kube.request("PATCH", path, broken, content_type="application/merge-patch+json")
+    world.kube.merge(path, broken)
     wait(lambda: world.condition("chat", "ModelOutdated") == ("True", "ModelDigestMismatch"))
     wait(lambda: "ModelDigestMismatch" in world.events("chat"))
     before = len(operator.decisions("chat"))
@@ -161,7 +161,7 @@ def secret(world, token):
     path = f"{CORE}/{world.namespace}/secrets"
     names = {item["metadata"]["name"] for item in world.kube.request("GET", path)["items"]}
     if "prometheus" in names:
-        world.kube.request("PATCH", f"{path}/prometheus", body, content_type="application/merge-patch+json")
+        world.kube.merge(f"{path}/prometheus", body)
     else:
         world.kube.request("POST", path, body)
 

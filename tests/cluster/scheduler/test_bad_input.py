@@ -18,7 +18,6 @@ from tests.harness.scraping import prometheus
 from tests.harness.waiting import until
 
 EVENTS = {"plugin": True, "events": True, "timeout_ms": 5000}
-MERGE = "application/merge-patch+json"
 
 
 def said(kube, namespace: str, name: str) -> str:
@@ -85,7 +84,7 @@ def test_where_the_latency_app_is_dead_on_half_of_the_nodes_the_other_half_is_pr
     try:
         for name in dead:
             ended = {"metadata": {"annotations": {LATENCY_UNTIL: "2020-01-01T00:00:00Z"}}}
-            kube.request("PATCH", f"/api/v1/nodes/{name}", ended, content_type=MERGE)
+            kube.merge(f"/api/v1/nodes/{name}", ended)
         suggestions = server("--policy", "EL")
         with second_scheduler(cluster.kubeconfig, suggestions.url, folder, **EVENTS):
             for index in range(6):
@@ -93,13 +92,13 @@ def test_where_the_latency_app_is_dead_on_half_of_the_nodes_the_other_half_is_pr
             found = until(lambda: (seen := bound(kube, namespace)) and len(seen) == 6 and seen, 120)
             assert set(found.values()) <= set(alive[:3]), "measured, and below the soft limit"
             for name in alive:
-                kube.request("PATCH", f"/api/v1/nodes/{name}", ended, content_type=MERGE)
+                kube.merge(f"/api/v1/nodes/{name}", ended)
             assert kube.create(pod("blind", namespace, annotations=wish))
             until(lambda: "blind" in bound(kube, namespace), 120)
     finally:
         for name in nodes:
             whole = {"metadata": {"annotations": {LATENCY_UNTIL: None}}}
-            kube.request("PATCH", f"/api/v1/nodes/{name}", whole, content_type=MERGE)
+            kube.merge(f"/api/v1/nodes/{name}", whole)
 
 
 def test_the_rule_acts_for_a_network_that_was_made_for_other_features(

@@ -35,7 +35,7 @@ def limited(kube, namespace: str, nodes: list[str]) -> set[str]:
     third = sorted(latency.values())[2]
     patch = {"metadata": {"annotations": {"rlscaler.io/latency-hard-ms": str(third)}}}
     path = f"/api/v1/namespaces/{namespace}"
-    kube.request("PATCH", path, patch, content_type="application/merge-patch+json")
+    kube.merge(path, patch)
     return {name for name, value in latency.items() if value <= third}
 
 

@@ -104,11 +104,8 @@ def test_a_hard_latency_needs_no_server(cluster, kube, namespace, folder, nodes)
         if item["metadata"]["name"] in nodes
     }
     third = sorted(latency.values())[2]
-    kube.request(
-        "PATCH",
-        f"/api/v1/namespaces/{namespace}",
-        {"metadata": {"annotations": {"rlscaler.io/latency-hard-ms": f"{third}"}}},
-        content_type="application/merge-patch+json",
+    kube.merge(
+        f"/api/v1/namespaces/{namespace}", {"metadata": {"annotations": {"rlscaler.io/latency-hard-ms": f"{third}"}}}
     )
     nowhere = pod("nowhere", namespace, annotations={"latencyHardConstraint": "0.5"})
     anywhere = [pod(f"any-{text}", namespace, annotations={"latencyHardConstraint": text}) for text in ("inf", "far")]
@@ -126,16 +123,16 @@ def test_a_hard_latency_needs_no_server(cluster, kube, namespace, folder, nodes)
         assert "above the hard limit 0.5 ms" in until(lambda: "hard limit" in why() and why())
         nearest = min(latency, key=lambda name: latency[name])
         measured = {"metadata": {"annotations": {LATENCY: "0.1"}}}
-        kube.request("PATCH", f"/api/v1/nodes/{nearest}", measured, content_type="application/merge-patch+json")
+        kube.merge(f"/api/v1/nodes/{nearest}", measured)
         until(lambda: bound(kube, namespace).get("nowhere") == nearest, 120)
         restored = {"metadata": {"annotations": {LATENCY: str(latency[nearest])}}}
-        kube.request("PATCH", f"/api/v1/nodes/{nearest}", restored, content_type="application/merge-patch+json")
+        kube.merge(f"/api/v1/nodes/{nearest}", restored)
         farthest = max(latency, key=lambda name: latency[name])
         kube.create(pod("later", namespace, annotations={"latencyHardConstraint": "0.5"}))
         until(lambda: "hard limit" in str(kube.get(f"/api/v1/namespaces/{namespace}/pods/later")["status"]))
         for end in ("2020-01-01T00:00:00Z", None):
             ended = {"metadata": {"annotations": {LATENCY_UNTIL: end}}}
-            kube.request("PATCH", f"/api/v1/nodes/{farthest}", ended, content_type="application/merge-patch+json")
+            kube.merge(f"/api/v1/nodes/{farthest}", ended)
             until(lambda: bound(kube, namespace).get("later") == farthest, 120)
 
 

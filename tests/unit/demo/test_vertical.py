@@ -39,10 +39,10 @@ class Server:
         self.deployments[manifest["metadata"]["name"]] = manifest
 
     def request(self, method: str, path: str, body: Any, content_type: str) -> None:
-        *_, name, what = path.split("/")
-        if what == "resize":
-            self._resize(self.pods[name], body["spec"]["containers"][0]["resources"])
-            return
+        self._resize(self.pods[path.split("/")[-2]], body["spec"]["containers"][0]["resources"])
+
+    def merge(self, path: str, body: Any) -> None:
+        name = path.split("/")[-2]
         template = self.deployments[name]["spec"]["template"]["spec"]["containers"][0]["resources"]
         self.pods = {key: pod for key, pod in self.pods.items() if pod["app"] != name}
         for number in range(body["spec"]["replicas"]):

@@ -71,12 +71,7 @@ def join(cluster: ClusterState, layout: Layout) -> None:
 def add_gpus(client: KubeClient, count: int) -> None:
     """Add GPUs to the registered node, of which only the scheduler knows."""
     resources = {GPU_RESOURCE: str(count)}
-    client.request(
-        "PATCH",
-        f"/api/v1/nodes/{NODE_NAME}/status",
-        {"status": {"capacity": resources, "allocatable": resources}},
-        content_type="application/merge-patch+json",
-    )
+    client.merge(f"/api/v1/nodes/{NODE_NAME}/status", {"status": {"capacity": resources, "allocatable": resources}})
 
 
 def start_gateway(cluster: ClusterState, layout: Layout, client: KubeClient) -> None:

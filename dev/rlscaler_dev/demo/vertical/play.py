@@ -102,9 +102,7 @@ class _Stage:
         if wanted != self._wanted:
             self._wanted = wanted
             path = f"{collection('apps/v1', 'Deployment', NAMESPACE)}/{self.name}/scale"
-            self.kube.request(
-                "PATCH", path, {"spec": {"replicas": wanted}}, content_type="application/merge-patch+json"
-            )
+            self.kube.merge(path, {"spec": {"replicas": wanted}})
 
     def step(self, step: int) -> None:
         """Let the pods work for a step, and give them the size that follows."""

@@ -145,7 +145,7 @@ def test_others_scale_what_they_like_with_or_without_a_policy_there(policies, ku
     kube.request("POST", path, {"metadata": {"name": "alone"}, "spec": spec})
     for scale in (f"{path}/alone/scale", world.path("deployments", "auto-cpu", "scale")):
         most = {"spec": {"replicas": 1000}}
-        found = kube.request("PATCH", f"{scale}?dryRun=All", most, content_type="application/merge-patch+json")
+        found = kube.merge(f"{scale}?dryRun=All", most)
         assert found["spec"]["replicas"] == 1000
 
 
