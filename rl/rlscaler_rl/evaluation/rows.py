@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import numpy as np
 
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board, Named
@@ -54,12 +56,10 @@ def summary(board: Board, workload: str, contender: str, metric: str) -> Summary
     mean = board.mean(workload, contender, metric)
     interval = Interval.of(mean, board.resampled(workload, contender, metric))
     return Summary(
-        mean=interval.mean,
         std=float(by_run.std(ddof=1)) if len(by_run) > 1 else 0.0,
         min=float(by_run.min()),
         max=float(by_run.max()),
-        low=interval.low,
-        high=interval.high,
+        **asdict(interval),
     )
 
 
@@ -74,9 +74,7 @@ def as_difference(interval: Interval, reference: float, *, decidable: bool = Tru
     """Return the interval also in percent of `reference`; undecided where the workload is not `decidable`."""
     percent = 100 / reference if reference else 0.0
     return Difference(
-        mean=interval.mean,
-        low=interval.low,
-        high=interval.high,
+        **asdict(interval),
         percent=percent * interval.mean,
         low_percent=percent * interval.low,
         high_percent=percent * interval.high,

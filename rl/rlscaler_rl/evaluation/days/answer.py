@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlscaler_core.api import RLScalingPolicy, offline
 from rlscaler_core.models import load_bundled
-from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
+from rlscaler_rl.baselines.hpa import Hpa
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.days import contenders as who
 from rlscaler_rl.evaluation.days.contenders import Contender, Policy
@@ -70,17 +69,15 @@ def simulated(
     actor = _actor(parsed, model)
     autoscalers = who.autoscalers()
     if hpa is not None:
-        autoscalers[0] = Contender("hpa", "HPA as it is", "untuned", partial(_hpa, read_hpas(hpa, parsed.spec)))
+        autoscalers[0] = Contender(
+            "hpa", "HPA as it is", "untuned", who.Afresh(partial(Hpa, read_hpas(hpa, parsed.spec)))
+        )
     days = judged(history, offline.about(parsed), progress, tuned=False)
     entries = [Contender(actor.name, actor.label, "policy", actor), *autoscalers]
     report, figures = _played(days, entries, out / "simulate.json", progress)
     ticks = len(days.days.loads) * days.load.length / SENSE_SECONDS
     guards = {name: float(100 * np.sum(count) / ticks) for name, count in figures[0].acted.items() if np.any(count)}
     return _saved(report.model_copy(update={"guards": guards}), began)
-
-
-def _hpa(settings: HpaSettings, rate: Any) -> Hpa:
-    return Hpa(settings)
 
 
 def _played(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 from rlscaler_core.decision.actor import ActorLike
@@ -31,6 +32,16 @@ class Contender:
 
 
 @dataclass(frozen=True, slots=True)
+class Afresh:
+    """A contender that needs to know nothing of the rates; picklable, other than a lambda."""
+
+    create: Callable[[], Any]
+
+    def __call__(self, rate: Float) -> Any:
+        return self.create()
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """A network that plays beside the forecast rule."""
 
@@ -48,7 +59,7 @@ def untuned(policies: Sequence[Policy] = ()) -> list[Contender]:
     """Return the policies, then the autoscalers that users have, at their defaults."""
     return [
         *(Contender(policy.name, policy.label, "policy", policy) for policy in policies),
-        Contender("rule", "Forecast rule", "policy", _rule),
+        Contender("rule", "Forecast rule", "policy", Afresh(partial(load_bundled, "rule"))),
         *autoscalers(),
     ]
 
@@ -56,28 +67,12 @@ def untuned(policies: Sequence[Policy] = ()) -> list[Contender]:
 def autoscalers() -> list[Contender]:
     """Return the autoscalers that users have, at their defaults; the HPA first."""
     return [
-        Contender("hpa", "HPA 80 %", "untuned", _hpa),
-        Contender("keda", "KEDA request rate", "untuned", _keda),
-        Contender("kpa", "Knative KPA", "untuned", _kpa),
+        Contender("hpa", "HPA 80 %", "untuned", Afresh(Hpa)),
+        Contender("keda", "KEDA request rate", "untuned", Afresh(KedaRequestRate)),
+        Contender("kpa", "Knative KPA", "untuned", Afresh(Kpa)),
     ]
 
 
 def hindsight() -> Contender:
     """Return the hindsight rule, which knows the load to come."""
     return Contender("hindsight", "Hindsight rule", "reference", Hindsight)
-
-
-def _rule(rate: Float) -> ActorLike:
-    return load_bundled("rule")
-
-
-def _hpa(rate: Float) -> Hpa:
-    return Hpa()
-
-
-def _keda(rate: Float) -> KedaRequestRate:
-    return KedaRequestRate()
-
-
-def _kpa(rate: Float) -> Kpa:
-    return Kpa()

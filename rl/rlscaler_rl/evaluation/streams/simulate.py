@@ -83,17 +83,9 @@ def _groups(rates: Float, first: int, consumers: Consumers) -> Groups:
 
 
 def _row(name: str, label: str, result: StreamResult) -> Row:
-    return Row(
-        contender=name,
-        label=label,
-        p95_lag_seconds=Spread.of(result.p95_seconds),
-        late_percent=Spread.of(result.late_percent),
-        consumer_seconds=Spread.of(result.consumer_seconds),
-        performance_cost=Spread.of(result.performance_cost),
-        rebalances_per_hour=Spread.of(result.rebalances_per_hour),
-        left=Spread.of(result.left),
-        j=Spread.of(result.j),
-    )
+    same = ("late_percent", "consumer_seconds", "performance_cost", "rebalances_per_hour", "left", "j")
+    figures = {figure: Spread.of(getattr(result, figure)) for figure in same}
+    return Row(contender=name, label=label, p95_lag_seconds=Spread.of(result.p95_seconds), **figures)
 
 
 def _outside(network: Loaded | None, played: Groups) -> list[str]:

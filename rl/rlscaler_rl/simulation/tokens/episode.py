@@ -45,10 +45,8 @@ class TokenResult(Rows):
     """Figures of every service, (N,) each."""
 
     j: Float  # NEEDED * replica-hours / needed ones + LATE_WEIGHT * late percent
-    replica_hours: Float
     over_need: Float  # replica-hours over those that the requests need
     late_percent: Float  # % beyond the objective of TTFT or of TPOT, or without an answer
-    first_late_percent: Float  # % beyond that of TTFT, or without an answer
     requests: Float
     lost: Float  # requests whose clients gave up
     starts: Float  # pods
@@ -152,28 +150,21 @@ def _result(level: TokenLevel, demand: Demand) -> TokenResult:
     came = requests.arrived < level.time
     missed = late(level) & came
     waited = np.where(np.isnan(fleet.first), np.where(came, level.time - requests.arrived, np.nan), fleet.first)
-    columns: dict[str, list[float]] = {
-        name: [] for name in ("need", "late", "first_late", "first_p95", "token_p95", "count")
-    }
+    columns: dict[str, list[float]] = {name: [] for name in ("need", "late", "first_p95", "token_p95", "count")}
     for n, (a, b) in enumerate(zip(requests.first[:-1], requests.first[1:], strict=True)):
         here = came[a:b]
         count = max(int(here.sum()), 1)
         columns["need"].append(float(demand.needs[n][requests.kind[a:b][here]].sum()))
         columns["late"].append(100 * float(missed[a:b].sum()) / count)
-        beyond = (waited[a:b] > level.services.first_seconds[n]) | (fleet.attempts[a:b] < 0)
-        columns["first_late"].append(100 * float((beyond & here).sum()) / count)
         columns["first_p95"].append(_p95(waited[a:b][here]))
         columns["token_p95"].append(_p95(fleet.token[a:b]))
         columns["count"].append(float(count))
     need, late_percent = np.array(columns["need"]), np.array(columns["late"])
-    hours = ledger.billed(level) / 3600
-    over = 3600 * hours / np.maximum(need, 1e-9)
+    over = ledger.billed(level) / np.maximum(need, 1e-9)
     return TokenResult(
         j=NEEDED * over + LATE_WEIGHT * late_percent,
-        replica_hours=hours,
         over_need=over,
         late_percent=late_percent,
-        first_late_percent=np.array(columns["first_late"]),
         requests=np.array(columns["count"]),
         lost=fleet.service["lost"].copy(),
         starts=fleet.service["created"] - level.services.initial.astype(np.float64),
