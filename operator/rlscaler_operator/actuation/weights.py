@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rlscaler_operator.actuation.backends import (
     AmbiguousBackendError,
@@ -25,8 +25,7 @@ from rlscaler_operator.actuation.scale import TEST_FAILED
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Kube, object_path, policy_path
-from rlscaler_operator.cluster.lease import Lease
+from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Json, Kube, object_path, policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
@@ -68,69 +67,9 @@ def read_splits(cache: WatchCache, key: Key, backends: tuple[str, str]) -> tuple
     return splits, None
 
 
-async def write_weights(
-    kube: Kube,
-    lease: Lease,
-    cache: WatchCache,
-    key: Key,
-    backends: tuple[str, str],
-    weights: Weights,
-    timeout_seconds: float,
-) -> WeightsResult:
-    """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
-    namespace, name = key
-    splits, problem = read_splits(cache, key, backends)
-    if problem is not None:
-        return WeightsResult(problem, in_force=False)
-    coarse = next((split for split in splits if split.coarse), None)
-    if coarse is not None:
-        problem = Problem(
-            "WeightsTooCoarse",
-            f"rule {coarse.rule} of HTTPRoute {name} gives {backends[0]} and {backends[1]} a small weight beside other "
-            "backends, whose share stays: multiply all weights of the rule, so that the two have 100 or more",
-        )
-    patch = route_patch(cache.routes[key], splits, weights)
-    if not patch:
-        return WeightsResult(problem)
-    path = object_path(API_VERSION, "httproutes", namespace, name)
-    try:
-        cache.put_route(await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds)))
-        splits, gone = read_splits(cache, key, backends)
-        if gone is None and route_patch(cache.routes[key], splits, weights):
-            text = "a mutating webhook or policy changes the weights on their way: exempt the field manager"
-            gone = Problem("HTTPRouteNotWritten", f"HTTPRoute {name}: {text} {FIELD_MANAGER} from it")
-        if gone is not None:
-            return WeightsResult(gone, in_force=False)
-        return WeightsResult(problem, changed=True)
-    except LeaseLostError as error:
-        return WeightsResult(Problem(error.reason, str(error)), went_through=False, in_force=False)
-    except KubeError as error:
-        return WeightsResult(await _failed(kube, cache, key, path, error), went_through=False, in_force=False)
-
-
-async def _failed(kube: Kube, cache: WatchCache, key: Key, path: str, error: KubeError) -> Problem | None:
-    """Read the route again after a failed write. A conflict is no problem: the next tick writes the weights of then."""
-    before, refused = cache.routes.get(key), error.status not in CONFLICTS
-    try:
-        read = await kube.get(path)
-        # Where the rules are still those of the `test`, it held, and an admission policy refused the write.
-        refused |= error.status == TEST_FAILED and before is not None and same_rules(read, before)
-        cache.put_route(read)
-    except KubeError as second:
-        if second.status == 404:
-            cache.routes.pop(key, None)
-    return Problem("HTTPRouteNotWritten", f"HTTPRoute {key[1]}: {error}") if refused else None
-
-
 def format_weights(weights: Weights) -> str:
     """`gpu=800,cpu=200`."""
     return f"gpu={weights[0]},cpu={weights[1]}"
-
-
-async def annotate(kube: Kube, lease: Lease, key: Key, weights: Weights, timeout_seconds: float) -> None:
-    """Publish the weights on the policy. Raises KubeError, LeaseLostError."""
-    body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
-    await kube.patch(policy_path(key), body, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
 
 
 class WeightWriter:
@@ -205,10 +144,57 @@ class WeightWriter:
                 return Problem("BackendInOtherRule", text)
         return None
 
+    async def _patch(self, policy: Policy, path: str, body: Any) -> Json:
+        """Send a patch. Raises KubeError, LeaseLostError."""
+        timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
+        return await self._kube.patch(path, body, timeout_seconds=timeout)
+
     async def _patch_route(self, policy: Policy, weights: Weights) -> WeightsResult:
+        """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
         assert policy.facts.backends is not None
-        lease = self._shards.of(policy.key)
-        return await write_weights(self._kube, lease, self._cache, *policy.facts.backends, weights, self._timeout)
+        (key, backends), cache = policy.facts.backends, self._cache
+        namespace, name = key
+        splits, problem = read_splits(cache, key, backends)
+        if problem is not None:
+            return WeightsResult(problem, in_force=False)
+        coarse = next((split for split in splits if split.coarse), None)
+        if coarse is not None:
+            problem = Problem(
+                "WeightsTooCoarse",
+                f"rule {coarse.rule} of HTTPRoute {name} gives {backends[0]} and {backends[1]} a small weight beside "
+                "other backends, whose share stays: multiply all weights of the rule, so that the two have 100 or more",
+            )
+        patch = route_patch(cache.routes[key], splits, weights)
+        if not patch:
+            return WeightsResult(problem)
+        path = object_path(API_VERSION, "httproutes", namespace, name)
+        try:
+            cache.put_route(await self._patch(policy, path, patch))
+            splits, gone = read_splits(cache, key, backends)
+            if gone is None and route_patch(cache.routes[key], splits, weights):
+                text = "a mutating webhook or policy changes the weights on their way: exempt the field manager"
+                gone = Problem("HTTPRouteNotWritten", f"HTTPRoute {name}: {text} {FIELD_MANAGER} from it")
+            if gone is not None:
+                return WeightsResult(gone, in_force=False)
+            return WeightsResult(problem, changed=True)
+        except LeaseLostError as error:
+            return WeightsResult(Problem(error.reason, str(error)), went_through=False, in_force=False)
+        except KubeError as error:
+            return WeightsResult(await self._failed(key, path, error), went_through=False, in_force=False)
+
+    async def _failed(self, key: Key, path: str, error: KubeError) -> Problem | None:
+        """Read the route again after a failed write. A conflict is no problem: the next tick writes anew."""
+        cache = self._cache
+        before, refused = cache.routes.get(key), error.status not in CONFLICTS
+        try:
+            read = await self._kube.get(path)
+            # Where the rules are still those of the `test`, it held, and an admission policy refused the write.
+            refused |= error.status == TEST_FAILED and before is not None and same_rules(read, before)
+            cache.put_route(read)
+        except KubeError as second:
+            if second.status == 404:
+                cache.routes.pop(key, None)
+        return Problem("HTTPRouteNotWritten", f"HTTPRoute {key[1]}: {error}") if refused else None
 
     def _look(self, policy: Policy) -> list[Problem]:
         """Note the route as the cache has it; return a warning where another writer has just set weights."""
@@ -239,7 +225,8 @@ class WeightWriter:
         if policy.spec.placement.http_route is None and all(policy.deployments) and not published:
             try:
                 async with self._limiter.slot(Priority.REPORT):
-                    await annotate(self._kube, self._shards.of(policy.key), policy.key, weights, self._timeout)
+                    body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
+                    await self._patch(policy, policy_path(policy.key), body)
             except (KubeError, LeaseLostError) as error:
                 problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
                 return WeightsResult(problem, went_through=False)

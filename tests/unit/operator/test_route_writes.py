@@ -2,11 +2,13 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from rlscaler_operator.actuation.weights import write_weights
+from rlscaler_operator.actuation.weights import WeightWriter
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.settings import Settings
 
@@ -52,4 +54,6 @@ async def write(kube):
     cache, shards = WatchCache(), Shards(kube, Settings())
     shards.leases[0]._deadline = math.inf
     cache.put_route(route(500, 500))
-    return await write_weights(kube, shards.leases[0], cache, ("ns", "chat"), ("gpu", "cpu"), (800, 200), 5.0)
+    writer = WeightWriter(kube, shards, ConcurrencyLimiter(1), cache, Settings())
+    policy = SimpleNamespace(key=("ns", "policy"), facts=SimpleNamespace(backends=(("ns", "chat"), ("gpu", "cpu"))))
+    return await writer._patch_route(policy, (800, 200))
