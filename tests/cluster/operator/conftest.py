@@ -102,6 +102,12 @@ def start(cluster, operator_kubeconfig, world, tmp_path_factory) -> Iterator[Cal
     assert set(codes) <= {0, 1, -signal.SIGKILL}, [one.log.read_text()[-4000:] for one in started]
 
 
+@pytest.fixture(scope="module")
+def operator(start) -> Operator:
+    """The module's operator, where it needs no option."""
+    return start()
+
+
 @pytest.fixture
 def free_ports() -> Callable[[int], list[int]]:
     """So many ports that nobody listens on."""

@@ -64,11 +64,6 @@ def applied_and_grown(world: Any, wait: Any, name: str) -> None:
     wait(lambda: world.replicas(name)[1] > 2, 60)
 
 
-@pytest.fixture(scope="module")
-def operator(start: Any) -> Any:
-    return start()
-
-
 def test_a_line_that_is_taken_out_after_the_policy_acted_leaves_the_replicas(
     operator: Any, world: Any, wait: Any, stays: Any
 ) -> None:

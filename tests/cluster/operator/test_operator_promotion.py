@@ -2,17 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from rlscaler_operator.sensing.access import Access
 from rlscaler_operator.sensing.prometheus import Prometheus
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
-
-
-@pytest.fixture(scope="module")
-def operator(start):
-    return start()
 
 
 def promotion(world, policy):

@@ -14,11 +14,6 @@ HPA = {
 }
 
 
-@pytest.fixture(scope="module")
-def operator(start):
-    return start()
-
-
 def route(name):
     refs = [{"name": f"{name}-{pool}", "port": 80, "weight": 1} for pool in ("gpu", "cpu")]
     kind = {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute"}

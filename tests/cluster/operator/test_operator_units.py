@@ -50,11 +50,6 @@ class Server:
 
 
 @pytest.fixture(scope="module")
-def operator(start: Any) -> Any:
-    return start()
-
-
-@pytest.fixture(scope="module")
 def server(cluster: Any, world: Any) -> Iterator[Server]:
     one = Server(world.namespace, "llm-7d9c6b8f5d-x7kbp")
     cluster.add_scrape_target("units", one.address)

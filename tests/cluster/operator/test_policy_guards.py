@@ -5,11 +5,6 @@ import pytest
 COST = {"gpu": 2.5, "cpu": 0.625}
 
 
-@pytest.fixture(scope="module")
-def operator(start):
-    return start()
-
-
 def cost(world, service):
     gpu, cpu = world.replicas(service)
     return gpu * COST["gpu"] + cpu * COST["cpu"]
