@@ -232,9 +232,9 @@ class LiveService:
             return
         await self.look()
         replicas = {pool: n for pool in POOLS if (n := getattr(policy.ownership.originals.replicas, pool)) is not None}
-        timeout, lease = self._settings.write_timeout_seconds, self._lease.of(policy.key)
+        lease = self._lease.of(policy.key)
         try:
-            await restore(self._kube, lease, self._actuator.weight_writer, self._cache, policy, replicas, None, timeout)
+            await restore(self._kube, lease, self._actuator.weight_writer, self._cache, policy, replicas, None)
         except OperatorError as error:
             raise _unusable(error) from error
 

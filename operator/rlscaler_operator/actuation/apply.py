@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 
 from rlscaler_core.api.status import Originals, PoolCounts
 from rlscaler_core.decision.types import POOLS, Decision
@@ -71,7 +70,6 @@ class Actuator:
     ) -> None:
         """`idle` marks the pods that should go; without it their ReplicaSet chooses."""
         self._kube, self._shards, self._limiter, self._cache, self._idle = kube, shards, limiter, cache, idle
-        self._timeout = settings.write_timeout_seconds
         self.weight_writer = WeightWriter(kube, shards, limiter, cache, settings)
 
     async def apply(self, policy: Policy, decision: Decision, need: Need) -> Applied:
@@ -134,7 +132,7 @@ class Actuator:
                 async with self._limiter.slot(Priority.SCALE):
                     seen = policy.observed
                     wanted = seen.parsed is not None and policy.spec.restore_on_delete and not seen.deleting
-                    await write_finalizer(self._kube, self._shards.of(policy.key), policy, wanted, self._timeout)
+                    await write_finalizer(self._shards.of(policy.key), policy, wanted)
             originals = policy.ownership.originals
             if originals is not None and policy.outbox.status.get("originals") != originals.to_dict():
                 await self._record_originals(policy, originals)
@@ -156,8 +154,7 @@ class Actuator:
         path = policy_path(policy.key, "status")
         body = {"status": merge_patch(before, {"originals": originals.to_dict()})}
         async with self._limiter.slot(Priority.SCALE):
-            timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
-            await self._kube.patch(path, body, timeout_seconds=timeout)
+            await self._shards.of(policy.key).patch(path, body)
         policy.outbox.wrote_originals(originals.to_dict())
 
     async def _scale(self, policy: Policy, pool: str, base: int, desired: int) -> Write:
@@ -170,7 +167,7 @@ class Actuator:
         async with self._limiter.slot(Priority.SCALE):
             began = time.monotonic()
             lease = self._shards.of(policy.key)
-            write = await write_replicas(self._kube, lease, self._cache, key, base, desired, self._timeout)
+            write = await write_replicas(self._kube, lease, self._cache, key, base, desired)
         if write.applied:
             policy.ownership.wrote(name, desired)
         elif write.outcome == "Refused":

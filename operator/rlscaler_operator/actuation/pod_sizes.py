@@ -11,7 +11,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -191,12 +190,10 @@ class NewPodSizes:
 
     def __init__(
         self,
-        kube: Kube,
         limiter: ConcurrencyLimiter,
-        timeout_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._kube, self._limiter, self._timeout, self._clock = kube, limiter, timeout_seconds, clock
+        self._limiter, self._clock = limiter, clock
 
     async def keep(self, lease: Lease, policy: Policy, wanted: Mapping[str, Json]) -> Problem | None:
         """Write the sizes by pool that are wanted, and no others; do nothing where they are there already.
@@ -218,9 +215,8 @@ class NewPodSizes:
         path = policy_path(policy.key, "status")
         try:
             async with self._limiter.slot(Priority.SCALE):
-                timeout = partial(lease.write_timeout, self._timeout)
                 body = {"status": {"newPods": sizes if wanted else None}}
-                answer = await self._kube.patch(path, body, timeout_seconds=timeout)
+                answer = await lease.patch(path, body)
         except (KubeError, LeaseLostError) as error:
             log.warning("%s/%s: the size of new pods was not written: %s", *policy.key, error)
             # Any other error is tried again at the next tick.

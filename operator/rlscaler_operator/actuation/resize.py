@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from statistics import fmean
 from types import MappingProxyType
 from typing import Literal, NamedTuple
@@ -20,7 +19,7 @@ from rlscaler_core.vertical.size import PodSize
 from rlscaler_operator.actuation.resize_plan import Plan, Sized, Step, Stuck, plan, runs, sized
 from rlscaler_operator.cluster.bodies import Key, is_over
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import Kube, object_path
+from rlscaler_operator.cluster.kube import object_path
 from rlscaler_operator.cluster.lease import Lease
 from rlscaler_operator.cluster.sized_pods import SizedPods
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
@@ -71,15 +70,12 @@ class Resizer:
 
     def __init__(
         self,
-        kube: Kube,
         limiter: ConcurrencyLimiter,
         pods: SizedPods,
-        timeout_seconds: float,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`clock` returns unix seconds, as kubelets write them."""
-        self._kube, self._limiter, self._pods = kube, limiter, pods
-        self._timeout, self._clock = timeout_seconds, clock
+        self._limiter, self._pods, self._clock = limiter, pods, clock
 
     async def resize(
         self, lease: Lease, target: Key, size: PodSize, container: str | None, failures: Failures
@@ -117,8 +113,7 @@ class Resizer:
         path = object_path("v1", "pods", target[0], pod, "resize")
         try:
             async with self._limiter.slot(Priority.SCALE):
-                timeout = partial(lease.write_timeout, self._timeout)
-                answer = await self._kube.patch(path, step.patch(), timeout_seconds=timeout)
+                answer = await lease.patch(path, step.patch())
         except (KubeError, LeaseLostError) as error:
             log.warning("Pod %s/%s was not resized: %s", target[0], pod, error)
             if isinstance(error, KubeError) and _is_gone(pod, error):

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import time
-from functools import partial
 
 import numpy as np
 
@@ -63,7 +62,7 @@ class Deletion:
     ) -> None:
         self._sizer = sizer
         self._kube, self._shards, self._cache, self._registry, self._events = kube, shards, cache, registry, events
-        self._timeout, self._patience = settings.write_timeout_seconds, settings.drain_seconds + CONFIRM_SECONDS
+        self._patience = settings.drain_seconds + CONFIRM_SECONDS
         self._weight_writer = WeightWriter(kube, shards, limiter, cache, settings)
 
     async def run(self, policy: Policy) -> None:
@@ -88,7 +87,7 @@ class Deletion:
             ):
                 await asyncio.sleep(RETRY_SECONDS)
                 return
-            await write_finalizer(self._kube, lease, policy, False, self._timeout)
+            await write_finalizer(lease, policy, False)
         except (KubeError, LeaseLostError) as error:
             log.warning("%s/%s: not restored yet: %s", *policy.key, error)
             await asyncio.sleep(RETRY_SECONDS)
@@ -127,10 +126,8 @@ class Deletion:
         """Put weights and replicas back; return False where a pool waits for its traffic to go."""
         replicas, need = self._replicas(policy)
         lease = self._shards.of(policy.key)
-        kube, cache, timeout = self._kube, self._cache, self._timeout
-        done, left = await restore(
-            kube, lease, self._weight_writer, cache, policy, replicas, need if patient else None, timeout
-        )
+        waits = need if patient else None
+        done, left = await restore(self._kube, lease, self._weight_writer, self._cache, policy, replicas, waits)
         if done or not left:
             text = "; ".join(done) or "nothing had changed"
             await self._events.post(policy.reference, "Normal", "Restored", text)
@@ -174,7 +171,7 @@ class Deletion:
         return raised, Need.of(params, policy.decision.state, samples)
 
 
-async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool, timeout_seconds: float) -> None:
+async def write_finalizer(lease: Lease, policy: Policy, wanted: bool) -> None:
     """Compare-and-swap on the whole list: another controller's finalizer is never lost."""
     others = [name for name in policy.observed.finalizers if name != FINALIZER]
     after = [*others, FINALIZER] if wanted else others
@@ -186,7 +183,7 @@ async def write_finalizer(kube: Kube, lease: Lease, policy: Policy, wanted: bool
         {"op": "add", "path": "/metadata/finalizers", "value": after},
     ]
     try:
-        await kube.patch(path, patch, timeout_seconds=partial(lease.write_timeout, timeout_seconds))
+        await lease.patch(path, patch)
     except KubeError as error:
         if error.status != 404:
             raise
@@ -201,7 +198,6 @@ async def restore(
     policy: Policy,
     replicas: dict[str, int],
     need: Need | None,
-    timeout_seconds: float,
 ) -> tuple[list[str], bool]:
     """Set weights and `replicas` by pool; return the changes in words, and whether anything is left for later.
 
@@ -234,7 +230,7 @@ async def restore(
         if name is None or deployment is None or deployment.replicas == least:
             continue
         key = (policy.key[0], name)
-        write = await write_replicas(kube, lease, cache, key, deployment.replicas, least, timeout_seconds)
+        write = await write_replicas(kube, lease, cache, key, deployment.replicas, least)
         if write.applied or write.outcome == "Missing":
             done.append(write.message)
         else:

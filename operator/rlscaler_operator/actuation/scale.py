@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 from rlscaler_operator.cluster.bodies import Deployment, Key
@@ -48,17 +47,14 @@ def scale_patch(base: int, desired: int) -> list[dict[str, Any]]:
     ]
 
 
-async def write_replicas(
-    kube: Kube, lease: Lease, cache: WatchCache, key: Key, base: int, desired: int, timeout_seconds: float
-) -> Write:
+async def write_replicas(kube: Kube, lease: Lease, cache: WatchCache, key: Key, base: int, desired: int) -> Write:
     """Write replicas once: after a conflict the target is read again and the next tick decides anew."""
     try:
         path = cache.kinds.path(key)
     except KeyError:
         return Write("Missing", f"{key[1]}: its kind is not enabled: ask the administrator for targetKinds")
     try:
-        timeout = partial(lease.write_timeout, timeout_seconds)
-        scale = await kube.patch(f"{path}/scale", scale_patch(base, desired), timeout_seconds=timeout)
+        scale = await lease.patch(f"{path}/scale", scale_patch(base, desired))
     except LeaseLostError as error:
         return Write("LeaseLost", str(error))
     except KubeError as error:

@@ -6,8 +6,7 @@ A pool keeps the replicas that may still get traffic by weights that were replac
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rlscaler_operator.actuation.backends import (
     AmbiguousBackendError,
@@ -25,7 +24,7 @@ from rlscaler_operator.actuation.scale import TEST_FAILED
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
-from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Json, Kube, object_path, policy_path
+from rlscaler_operator.cluster.kube import CONFLICTS, FIELD_MANAGER, Kube, object_path, policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.settings import Settings
@@ -79,7 +78,7 @@ class WeightWriter:
         self, kube: Kube, shards: Shards, limiter: ConcurrencyLimiter, cache: WatchCache, settings: Settings
     ) -> None:
         self._kube, self._shards, self._limiter, self._cache = kube, shards, limiter, cache
-        self._timeout, self._drain = settings.write_timeout_seconds, settings.drain_seconds
+        self._drain = settings.drain_seconds
 
     def original(self, policy: Policy) -> Weights | None:
         """Return the weights as they are now; None where no rule of a route splits between the backends."""
@@ -144,11 +143,6 @@ class WeightWriter:
                 return Problem("BackendInOtherRule", text)
         return None
 
-    async def _patch(self, policy: Policy, path: str, body: Any) -> Json:
-        """Send a patch. Raises KubeError, LeaseLostError."""
-        timeout = partial(self._shards.of(policy.key).write_timeout, self._timeout)
-        return await self._kube.patch(path, body, timeout_seconds=timeout)
-
     async def _patch_route(self, policy: Policy, weights: Weights) -> WeightsResult:
         """Set the weights on every rule that splits between the two backends; never repeated after a conflict."""
         assert policy.facts.backends is not None
@@ -169,7 +163,7 @@ class WeightWriter:
             return WeightsResult(problem)
         path = object_path(API_VERSION, "httproutes", namespace, name)
         try:
-            cache.put_route(await self._patch(policy, path, patch))
+            cache.put_route(await self._shards.of(policy.key).patch(path, patch))
             splits, gone = read_splits(cache, key, backends)
             if gone is None and route_patch(cache.routes[key], splits, weights):
                 text = "a mutating webhook or policy changes the weights on their way: exempt the field manager"
@@ -226,7 +220,7 @@ class WeightWriter:
             try:
                 async with self._limiter.slot(Priority.REPORT):
                     body = {"metadata": {"annotations": {WEIGHTS_ANNOTATION: format_weights(weights)}}}
-                    await self._patch(policy, policy_path(policy.key), body)
+                    await self._shards.of(policy.key).patch(policy_path(policy.key), body)
             except (KubeError, LeaseLostError) as error:
                 problem = Problem("PolicyNotWritten", f"annotation {WEIGHTS_ANNOTATION}: {error}")
                 return WeightsResult(problem, went_through=False)

@@ -14,6 +14,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from rlscaler_operator.cluster.kube import CONFLICT_ATTEMPTS, CONFLICTS, FIELD_MANAGER, Json, Kube, object_path
@@ -57,7 +58,7 @@ class Lease:
         self._kube, self._clock, self._labels = kube, clock, dict(labels or {})
         self._above, self._own = above, own
         self.identity = settings.identity
-        self.seconds = settings.lease_seconds
+        self.seconds, self._write_seconds = settings.lease_seconds, settings.write_timeout_seconds
         self._collection = object_path(API_VERSION, "leases", settings.lease_namespace)
         self._name, self._namespace = name or settings.lease_name, settings.lease_namespace
         self._deadline = float("-inf")
@@ -95,6 +96,14 @@ class Lease:
         if remaining <= 0:
             raise LeaseLostError(f"the lease {self._namespace}/{self._name} is not held any more: nothing is written")
         return min(at_most, remaining)
+
+    async def patch(self, path: str, body: Any) -> Json:
+        """Patch an object; the request ends before the lease may pass to another process.
+
+        Raises KubeError; LeaseLostError where the lease is not held any more.
+        """
+        timeout = partial(self.write_timeout, self._write_seconds)
+        return await self._kube.patch(path, body, timeout_seconds=timeout)
 
     def expires_in(self) -> float:
         """Return the seconds until the record of another holder counts as expired; infinite before it was read."""

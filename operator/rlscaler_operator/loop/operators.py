@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Events, Reference
-from rlscaler_operator.cluster.kube import Kube, policy_path
+from rlscaler_operator.cluster.kube import policy_path
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.state.operators import OperatorClaim, Standing
@@ -26,20 +25,16 @@ RETRY_SECONDS = 5.0
 class Questions:
     """Asks in the status of an object whether the operator that acts on it is still there."""
 
-    def __init__(
-        self, kube: Kube, shards: Shards, limiter: ConcurrencyLimiter, events: Events, timeout_seconds: float
-    ) -> None:
-        self._kube, self._shards, self._limiter, self._events = kube, shards, limiter, events
-        self._timeout = timeout_seconds
+    def __init__(self, shards: Shards, limiter: ConcurrencyLimiter, events: Events) -> None:
+        self._shards, self._limiter, self._events = shards, limiter, events
 
     async def ask(self, standing: Standing, claim: OperatorClaim, about: Reference, path: str, remedy: str) -> bool:
         """Write a question, and an Event that names the operator that acts; return False where that fails."""
         own, number = self._shards.lease, max(claim.asked, claim.answered) + 1
         try:
             async with self._limiter.slot(Priority.REPORT):
-                timeout = partial(self._shards.of((about.namespace, about.name)).write_timeout, self._timeout)
                 body = {"status": {"operator": {"askedBy": own, "asked": number}}}
-                await self._kube.patch(path, body, timeout_seconds=timeout)
+                await self._shards.of((about.namespace, about.name)).patch(path, body)
         except (KubeError, LeaseLostError) as error:
             name = f"{about.kind} {about.namespace}/{about.name}"
             log.warning("%s: the operator of Lease %s was not asked: %s", name, claim.lease, error)

@@ -63,7 +63,6 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     background.failed = lambda policy, error: fence.failed(policy, "finish a task", error)
     limiter = ConcurrencyLimiter(settings.write_concurrency)
     kube.on_back_off = limiter.back_off
-    timeout = settings.write_timeout_seconds
     # Whether a node is empty is known only where the pods of all namespaces are seen.
     holders = NodeHolders() if settings.pod_deletion_cost and not settings.namespaces else None
     sized_pods = SizedPods() if settings.resize else None
@@ -79,11 +78,11 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
     preparer = Preparer(settings, cache, metrics, actors, shadows, sensing.streams)
     publisher = Publisher(kube, shards, limiter, settings, registry, events, metrics, forget, background.launch)
     reporter = Reporter(settings, events, metrics, publisher)
-    resizer = None if sized_pods is None else Resizer(kube, limiter, sized_pods, timeout)
-    sizer = Sizer(kube, shards, cache, resizer, NewPodSizes(kube, limiter, timeout), settings.resize_new_pods)
+    resizer = None if sized_pods is None else Resizer(limiter, sized_pods)
+    sizer = Sizer(kube, shards, cache, resizer, NewPodSizes(limiter), settings.resize_new_pods)
     idle = None
     if settings.pod_deletion_cost:
-        idle = IdlePods(kube, limiter, cache, sensing.query, timeout)
+        idle = IdlePods(kube, limiter, cache, sensing.query, settings.write_timeout_seconds)
     reconciler = Reconciler(
         settings,
         shards,
@@ -95,8 +94,8 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         sizer,
         reporter,
     )
-    questions = Questions(kube, shards, limiter, events, timeout)
-    budget_reporter = BudgetReporter(settings, kube, shards, limiter, events, metrics, forget_budget, background.launch)
+    questions = Questions(shards, limiter, events)
+    budget_reporter = BudgetReporter(settings, shards, limiter, events, metrics, forget_budget, background.launch)
     budgets = SharedBudgets(
         settings,
         kube,

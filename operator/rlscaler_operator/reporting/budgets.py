@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 from rlscaler_core.api import GROUP, VERSION, Condition, set_condition
@@ -16,7 +15,6 @@ from rlscaler_core.api.budget_status import BudgetStatus
 from rlscaler_core.arbiter.types import Reason
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Events, Reference, Type
-from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import KubeError, LeaseLostError
 from rlscaler_operator.reporting.grants import of_resources, status
@@ -50,7 +48,6 @@ class BudgetReporter:
     def __init__(
         self,
         settings: Settings,
-        kube: Kube,
         shards: Shards,
         limiter: ConcurrencyLimiter,
         events: Events,
@@ -59,7 +56,7 @@ class BudgetReporter:
         launch: Callable[[list[Policy], Coroutine[Any, Any, None]], None],
     ) -> None:
         """`gone` is called with the name of an RLScalingBudget that was deleted."""
-        self._settings, self._kube, self._shards, self._limiter = settings, kube, shards, limiter
+        self._settings, self._shards, self._limiter = settings, shards, limiter
         self._events, self._metrics, self._gone, self._launch = events, metrics, gone, launch
 
     def report(self, budget: Budget, shared: BudgetGrants, excluded: Excluded) -> None:
@@ -176,10 +173,8 @@ class BudgetReporter:
         path = f"/apis/{GROUP}/{VERSION}/{BUDGET_PLURAL}/{budget.name}/status"
         try:
             async with asyncio.timeout(self._settings.policy_deadline_seconds), self._limiter.slot(Priority.REPORT):
-                lease = self._shards.of(("", budget.name))
-                timeout = partial(lease.write_timeout, self._settings.write_timeout_seconds)
                 patch = {"status": merge_patch(budget.written, content)}
-                await self._kube.patch(path, patch, timeout_seconds=timeout)
+                await self._shards.of(("", budget.name)).patch(path, patch)
                 budget.written, budget.written_at = content, time.monotonic()
         except (KubeError, LeaseLostError, TimeoutError) as error:
             log.warning("RLScalingBudget %s: status was not written: %s", budget.name, error)

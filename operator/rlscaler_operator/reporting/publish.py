@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from rlscaler_operator.cluster.bodies import Key
@@ -110,8 +109,7 @@ class Publisher:
                 # Parts that are lost during this write stay lost.
                 lost, policy.outbox.lost = policy.outbox.lost, set()
                 patch = merge_patch({n: part for n, part in policy.outbox.status.items() if n not in lost}, status)
-                timeout = partial(self._shards.of(policy.key).write_timeout, self._settings.write_timeout_seconds)
-                await self._kube.patch(path, {"status": patch}, timeout_seconds=timeout)
+                await self._shards.of(policy.key).patch(path, {"status": patch})
         except (KubeError, LeaseLostError) as error:
             if not (isinstance(error, KubeError) and error.status == 404 and await self._is_gone(policy)):
                 log.warning("%s/%s: status was not written: %s", *policy.key, error)

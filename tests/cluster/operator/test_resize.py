@@ -35,7 +35,7 @@ class Rounds:
         shards = Shards(kube, Settings(kubeconfig=kubeconfig))
         self._lease = shards.leases[0]
         self._lease._deadline = math.inf
-        self._resizer = Resizer(kube, ConcurrencyLimiter(8), self._pods, 10.0, lambda: time.time() + self.later)
+        self._resizer = Resizer(ConcurrencyLimiter(8), self._pods, lambda: time.time() + self.later)
 
     async def once(self, cpu: float, memory: float = math.nan) -> Resized:
         """Look at the pods as the API server has them, and do one round."""

@@ -50,8 +50,8 @@ class Bench:
         shards = Shards(kube, Settings())
         shards.leases[0]._deadline = math.inf
         limiter = ConcurrencyLimiter(8)
-        resizer = Resizer(kube, limiter, self.pods, 2.0, lambda: NOW)
-        new_pods = NewPodSizes(kube, limiter, 2.0, lambda: self.now)
+        resizer = Resizer(limiter, self.pods, lambda: NOW)
+        new_pods = NewPodSizes(limiter, lambda: self.now)
         self.sizer = Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=True)
         self.forbidden = Sizer(kube, shards, self.cache, None, new_pods, sizes_new=False)
         self.others = [Sizer(kube, shards, self.cache, resizer, new_pods, sizes_new=False), self.forbidden]

@@ -29,7 +29,7 @@ class Bench:
         self.server, self.now, self.failures, self.pods = server, NOW, Failures(), SizedPods()
         self.lease = Shards(kube, Settings()).leases[0]
         self.lease._deadline = math.inf
-        self._resizer = Resizer(kube, ConcurrencyLimiter(8), self.pods, 2.0, lambda: self.now)
+        self._resizer = Resizer(ConcurrencyLimiter(8), self.pods, lambda: self.now)
 
     def refuse(self, status: int, message: str) -> None:
         self.server.status, self.server.text = status, json.dumps({"message": message})
