@@ -76,7 +76,7 @@ UNPROVEN_RISE = 1 / 3600
 """Rise in logarithms a second beyond that while latency is low."""
 
 OVERLOAD = 0.15 / 30
-"""Fall of the belief, in logarithms a second, while full replicas are late that should have had room."""
+"""Fall of the belief, in logarithms a second, while busy replicas are late that should have had room."""
 
 ROOM = 0.98
 """Load over believed capacity below which lateness is not explained by the load."""
@@ -197,7 +197,7 @@ class _Look(NamedTuple):
     says: Bool  # (N,) utilization says how far the belief is off
     latency: Float  # (N,) 95th percentile over the objective; NaN = not known
     blind: Bool  # (N,) utilization says nothing, now and in general
-    full: Bool  # (N,) most of the work is in pools that are full
+    busy: Bool  # (N,) most of the work is in pools at or above their target utilization
     proven: Bool  # (N,) utilization was seen to follow the load
     doubtful: Bool  # (N,) utilization is high and may be true
 
@@ -245,6 +245,7 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
     suspect = ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     usable = all_here(np.isfinite(used) & follows, here)
     full = total(part * (used >= FULL)) > 0.5
+    busy = total(part * (used >= params.target_utilization)) > 0.5
     says = (
         usable & ~full & ~suspect & np.isfinite(off) & np.isfinite(variance) & (mean_used > LEAST_USED) & (elapsed > 0)
     )
@@ -257,7 +258,7 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
         says,
         latency,
         blind & (elapsed > 0),
-        full & usable,
+        busy & usable,
         all_here(proven, here),
         suspect & (used[:, GPU] < FULL) & follows[:, GPU],
     )
@@ -336,10 +337,11 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     unexplained = (belief[:, PRESSURE] < ROOM) & informed
     # A belief above the declared capacity gives way to lateness, whatever utilization says.
     raised = either(belief[:, VALUE] > 1.05 * belief[:, DECLARED])
+    # An HPA adds replicas above the target utilization: with late answers as well the belief must not say otherwise.
     # Latency that falls is that of a queue that drains: the replicas carry more than arrives.
     drains = latency < DRAINS * belief[:, LATENCY]
     belief[:, LATENCY] = latency
-    lies = (seen.full | raised) & (latency > 1) & unexplained & ~drains
+    lies = (seen.busy | raised) & (latency > 1) & unexplained & ~drains
     belief[:, VARIANCE] = np.where(lies[:, None], np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.

@@ -17,6 +17,9 @@ from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 from rlscaler_core.decision.units import LOADS, SIGNALS, UNITS, SignalName, UnitName
 
+ROUNDING = 1e-6
+"""Share of a bound by which a value may pass it: the ratio of two capacities is rounded."""
+
 
 def _ordered(bounds: tuple[float, float]) -> tuple[float, float]:
     if not bounds[0] <= bounds[1]:
@@ -77,8 +80,7 @@ class Envelope(_Model):
 
         `lag_seconds` (N,) is the age of the newest arrival sample.
         """
-        values, bounds = self._measured(params, lag_seconds)
-        outside: Bool = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
+        outside: Bool = np.any(self._beyond(params, lag_seconds), axis=1)
         outside |= ~self._trained(params)
         if self.observation is not None and observation is not None:
             outside |= self.observation.mask(observation)
@@ -91,17 +93,24 @@ class Envelope(_Model):
         values, bounds = self._measured(params, lag_seconds)
         outside = self.mask(params, lag_seconds, observation)
         reasons = [STRANGE if is_outside else "" for is_outside in outside]
-        outside_bounds = np.any((values < bounds[:, 0]) | (values > bounds[:, 1]), axis=1)
+        beyond = self._beyond(params, lag_seconds)
+        outside_bounds = beyond.any(axis=1)
         for row in np.flatnonzero(outside_bounds):
             reasons[row] = "; ".join(
-                f"{what} {value:g} is outside {low:g}..{high:g}"
-                for what, value, (low, high) in zip(_MEASURED, values[row], bounds, strict=True)
-                if value < low or value > high
+                f"{name} {value:g} is outside {low:g}..{high:g}"
+                for name, value, (low, high), is_beyond in zip(_MEASURED, values[row], bounds, beyond[row], strict=True)
+                if is_beyond
             )
         for row in np.flatnonzero(~self._trained(params)):
             others = [reasons[row]] if outside_bounds[row] else []
             reasons[row] = "; ".join([*self._untrained(params, int(row)), *others])
         return outside, reasons
+
+    def _beyond(self, params: Params, lag_seconds: Float | None) -> Bool:
+        """Return where (N, len(_MEASURED)) a value is outside its bounds, by more than the rounding of a ratio."""
+        values, bounds = self._measured(params, lag_seconds)
+        beyond: Bool = (values < bounds[:, 0] * (1 - ROUNDING)) | (values > bounds[:, 1] * (1 + ROUNDING))
+        return beyond
 
     def _trained(self, params: Params) -> Bool:
         """Return where (N,) the load is counted and the latency is taken as in training."""
