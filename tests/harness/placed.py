@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rlscaler_core.placement.types import Nodes
 from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.objects import Resources
+from rlscaler_scheduler.objects import PodFacts, Resources
+from rlscaler_scheduler.suggest import Suggester, Suggestion
 
 RESOURCES = Resources("nvidia.com/gpu", "rlscaler.io/gpu-milli")
 
@@ -34,3 +36,14 @@ def cache_of(*nodes: dict, clock=None) -> Cache:
     made.set_nodes(list(nodes))
     made.set_pods([])
     return made
+
+
+def look(cache: Cache, *names: str) -> tuple[list[str], Nodes]:
+    """Return the known nodes of these names, sorted by name."""
+    rows = cache.rows_of(names)
+    known, nodes = cache.nodes_at(rows[cache.in_order(rows)])
+    return known.tolist(), nodes
+
+
+def suggest(suggester: Suggester, facts: PodFacts, *names: str) -> Suggestion:
+    return suggester.suggest(facts, suggester.cache.rows_of(names))

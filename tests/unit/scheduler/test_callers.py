@@ -16,9 +16,9 @@ from rlscaler_scheduler.configuration import configuration
 from rlscaler_scheduler.door import LIMITS, Door, listen
 from rlscaler_scheduler.explain import NotFoundError, ask
 from rlscaler_scheduler.settings import SchedulerError
+from tests.harness.placed import node
 from tests.unit.operator.test_access import Authority
 from tests.unit.scheduler.test_robustness import asked, server_of
-from tests.unit.scheduler.test_server import node
 
 POSTS = ("/filter", "/prioritize", "/score")
 FOR_ALL = ("/metrics", "/healthz", "/readyz")

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from rlscaler_scheduler.connections import access
 from rlscaler_scheduler.node_metrics import QUANTITY, NodeMetrics
 from rlscaler_scheduler.settings import SchedulerError, Settings
-from tests.unit.scheduler.test_server import cache_of, node
+from tests.harness.placed import cache_of, node
 
 URL = "https://prometheus:9090"
 

@@ -16,8 +16,8 @@ from rlscaler_scheduler import door as doors
 from rlscaler_scheduler import intake
 from rlscaler_scheduler.objects import amount, pod_facts
 from rlscaler_scheduler.server import Server
+from tests.harness.placed import RESOURCES, node, pod
 from tests.unit.scheduler.test_robustness import asked, server_of
-from tests.unit.scheduler.test_server import RESOURCES, node, pod
 from tests.unit.scheduler.test_wire import body as question
 
 

@@ -24,7 +24,7 @@ from rlscaler_scheduler.overrides import Overrides
 from rlscaler_scheduler.probes import Target, measure
 from rlscaler_scheduler.settings import LatencySettings, Settings
 from rlscaler_scheduler.suggest import Suggester
-from tests.unit.scheduler.test_server import RESOURCES, cache_of, look, node, pod, suggest
+from tests.harness.placed import RESOURCES, cache_of, look, node, pod, suggest
 
 DELAY = 0.15
 """Seconds by which the delayed server answers late: far more than a busy machine adds to a median."""

@@ -19,7 +19,7 @@ from rlscaler_scheduler.overrides import Overrides
 from rlscaler_scheduler.replay import inputs, repeat
 from rlscaler_scheduler.settings import NODE_QUERIES, Settings
 from rlscaler_scheduler.suggest import Suggester
-from tests.unit.scheduler.test_server import RESOURCES, cache_of, node, pod, suggest
+from tests.harness.placed import RESOURCES, cache_of, node, pod, suggest
 
 FACTS = pod_facts(pod("p"), RESOURCES)
 LB = {"rlscaler.io/scoring-policy": "LB"}

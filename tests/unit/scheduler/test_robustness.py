@@ -18,7 +18,7 @@ from rlscaler_scheduler.objects import LARGEST, PodFacts, amount, node_facts, nu
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.server import Server
 from rlscaler_scheduler.settings import Settings
-from tests.unit.scheduler.test_server import RESOURCES, cache_of, look, node, pod
+from tests.harness.placed import RESOURCES, cache_of, look, node, pod
 
 FAR = "rlscaler.io/latency-hard-ms"
 

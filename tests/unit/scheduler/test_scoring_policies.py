@@ -19,7 +19,7 @@ from rlscaler_scheduler.scoring_policies import ScoringPolicies
 from rlscaler_scheduler.settings import Settings
 from rlscaler_scheduler.suggest import Suggester
 from rlscaler_scheduler.watches import followers
-from tests.unit.scheduler.test_server import RESOURCES, cache_of, node, pod, suggest
+from tests.harness.placed import RESOURCES, cache_of, node, pod, suggest
 
 SOFT, HARD = "latencySoftConstraintMilliseconds", "latencyHardConstraintMilliseconds"
 

@@ -12,25 +12,12 @@ from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.placement.actor import PlacementActor, PlacementManifest
 from rlscaler_core.placement.features import CONTRACT, columns
 from rlscaler_core.placement.policies import DEFAULT_RULE, Policy
-from rlscaler_core.placement.types import Nodes
 from rlscaler_scheduler.annotations import wishes
-from rlscaler_scheduler.cache import Cache
-from rlscaler_scheduler.objects import PodFacts, amount, number, pod_facts
+from rlscaler_scheduler.objects import amount, number, pod_facts
 from rlscaler_scheduler.overrides import Override, Overrides
 from rlscaler_scheduler.settings import Settings
-from rlscaler_scheduler.suggest import Suggester, Suggestion
-from tests.harness.placed import RESOURCES, cache_of, node, pod
-
-
-def look(cache: Cache, *names: str) -> tuple[list[str], Nodes]:
-    """The nodes of these names that are known, sorted by name."""
-    rows = cache.rows_of(names)
-    found, nodes = cache.nodes_at(rows[cache.in_order(rows)])
-    return found.tolist(), nodes
-
-
-def suggest(suggester: Suggester, facts: PodFacts, *names: str) -> Suggestion:
-    return suggester.suggest(facts, suggester.cache.rows_of(names))
+from rlscaler_scheduler.suggest import Suggester
+from tests.harness.placed import RESOURCES, cache_of, look, node, pod, suggest
 
 
 def test_quantities_and_numbers() -> None:
