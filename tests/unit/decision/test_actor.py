@@ -134,6 +134,7 @@ def test_outside_the_envelope_nobody_asks_the_actor() -> None:
         ({"cost_per_hour": (1.0, 1.0)}, 3.0, "costPerHour gpu/cpu 1"),
         ({"cost_per_hour": (1.0, 1.0), "present": (True, False)}, 3.0, ""),
         ({"requests_per_second": (100, 1)}, 3.0, "requestsPerSecond gpu/cpu 100"),
+        ({"cold_start_seconds": (90 * (1 + 1e-12), 8)}, 3.0, ""),
         ({"max_replicas": (50, 10)}, 3.0, "targets.gpu.maxReplicas 50 is outside 5..20"),
         ({"max_replicas": (10, 4)}, 3.0, "targets.cpu.maxReplicas 4 is outside 5..20"),
         ({"max_replicas": (10, 50), "present": (True, False)}, 3.0, ""),

@@ -109,6 +109,31 @@ def test_a_slow_dependency_that_leaves_replicas_idle_lowers_nothing():
     assert state.belief[0, 0] > 14
 
 
+def under(used, latencies):
+    """The belief in four GPU replicas of 20 requests/s after each interval of 60, ten minutes in time and then late."""
+    params, state, values = service(), initial_state(1, 1, forecaster=False), []
+    for tick, p95 in enumerate([300.0] * 40 + latencies):
+        usage = 75.0 if tick < 40 else used
+        samples = measured(params, 1e6 + INTERVAL * tick, 60.0, [4, 0], (20.0, np.nan), usage=usage, p95=p95)
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+        values.append(state.belief[0, 0])
+    return np.array(values[39:])
+
+
+def test_busy_replicas_that_are_late_carry_less_than_is_believed():
+    """At 85 % an HPA with a target of 80 % adds replicas; a GPU's utilization there counts only with the lateness."""
+    assert under(86.0, [9000.0] * 8)[-1] < 60 / 4 * 1.05
+    assert under(86.0, [700.0] * 8)[-1] > 18
+    assert under(75.0, [9000.0] * 8)[-1] > 18, "a slow dependency"
+
+
+def test_a_queue_that_drains_lowers_nothing():
+    drains = under(84.0, [9000.0 * 0.8**i for i in range(14)])
+    assert drains[-1] > 0.88 * drains[0], "the first look alone counts"
+    assert under(84.0, [9000.0] * 14)[-1] < 0.8 * drains[0]
+
+
 readings = st.one_of(st.just(np.nan), st.floats(0, 1e4), st.just(np.inf))
 
 

@@ -64,6 +64,36 @@ def test_a_step_lasts_until_another_and_wears_off() -> None:
     assert headroom.in_words(headroom.above(service.state)) == "as planned"
 
 
+def probabilities(gpu: dict[int, float], cpu: dict[int, float]) -> np.ndarray:
+    """One row, from the chances of the steps of both heads; the rest is no step."""
+    row = np.zeros((1, 13), np.float32)
+    for first, head in ((0, gpu), (5, cpu)):
+        row[0, first + 2] = 1 - sum(head.values())
+        for step, chance in head.items():
+            row[0, first + 2 + step] = chance
+    row[0, 11] = 1
+    return row
+
+
+def test_steps_keep_up_with_the_mean_of_the_distribution() -> None:
+    """A step is taken one interval in three where its chance is a third, though no step is the most likely."""
+    state, taken = initial_state(1, 1), []
+    state.headroom[:, headroom.MODEL] = 1.0
+    for _ in range(30):
+        steps, state = headroom.steps_of_mean(state, probabilities({1: 1 / 3}, {-2: 0.1, 2: 0.1}), 1.0)
+        taken.append(steps[0].tolist())
+    assert [gpu for gpu, _ in taken].count(1) == 10
+    assert {cpu for _, cpu in taken} == {0}, "what leans to neither side moves nothing"
+    _, other = headroom.steps_of_mean(state, probabilities({}, {}), 2.0)
+    assert not other.headroom[:, headroom.OWED].any(), "another network owes nothing"
+
+
+def test_a_network_that_gives_no_numbers_takes_no_step() -> None:
+    steps, state = headroom.steps_of_mean(initial_state(1, 1), np.full((1, 13), np.nan, np.float32), 1.0)
+    assert not steps.any()
+    assert not state.headroom[:, headroom.OWED].any()
+
+
 def test_the_bounds_hold_and_a_pool_that_is_absent_has_none() -> None:
     service = Service(present=(True, False))
     for _ in range(40):

@@ -101,3 +101,28 @@ def test_a_record_of_a_release_before_replays_with_free_starts():
     assert decode_params(row).start_seconds[0, 0] == 120
     del row["start_seconds"]
     assert not decode_params(row).start_seconds.any()
+
+
+def replicas_after_a_drop(utilization):
+    """GPU replicas of an action each at 100, then 60 requests/s, with eight replicas that show this utilization."""
+    params, state = gpu_alone(start_seconds=30.0), initial_state(1, 1)
+    for tick in range(40):
+        samples = make_samples(
+            1,
+            time=1e6 + INTERVAL * tick,
+            arrival_rate=100.0 if tick < 3 else 60.0,
+            gpu_utilization=utilization,
+            p95_ms=100.0,
+            spec_replicas=np.array([8, 0], np.int32),
+            ready_replicas=np.array([8, 0], np.int32),
+        )
+        state = sense(params, state, samples)
+        decision, _, state = decide(params, state, samples, RULE)
+    return int(decision.desired[0, 0])
+
+
+def test_replicas_that_are_in_use_stay_whatever_is_believed_of_their_capacity():
+    assert replicas_after_a_drop(37.5) == 4, "60 of 160 requests/s"
+    assert replicas_after_a_drop(np.nan) == 4
+    assert replicas_after_a_drop(50.0) == 5, "half of eight at 92 %"
+    assert replicas_after_a_drop(100.0) == 5, "a utilization that is always full holds a third more, not all of a peak"
