@@ -52,9 +52,9 @@ class Labels:
         """Matchers that hold for all series."""
         return ",".join(f'{name}="{value}"' for name, value in self.labels)
 
-    def once(self, vector: str) -> str:
-        """Return a PromQL vector in which the copies of a series by replicas of Prometheus are one: the largest."""
-        return f"max without ({', '.join(self.replicas)}) ({vector})" if self.replicas else vector
+    def once(self, vector: str, fold: str = "max") -> str:
+        """Return a PromQL vector in which the copies of a series by replicas of Prometheus are one, by `fold`."""
+        return f"{fold} without ({', '.join(self.replicas)}) ({vector})" if self.replicas else vector
 
     def copies(self, selector: str) -> str:
         """Return a PromQL vector of the series that exist several times and differ by the label `replica` only."""

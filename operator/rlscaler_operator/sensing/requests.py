@@ -5,7 +5,7 @@ Every vector is by namespace and by the name that identifies the series: the Dep
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -46,6 +46,8 @@ class Selection(NamedTuple):
     labels: Labels
     others: frozenset[str] = frozenset()
     """Names of objects of other kinds, whose pods have other names than a Deployment's."""
+    copied: str = "max"
+    """Aggregation of the copies of a series: of native histograms there is a mean, and no largest one."""
 
     @classmethod
     def of(cls, preset: str, subjects: Iterable[Subject], labels: Labels) -> Selection:
@@ -166,18 +168,48 @@ class Selection(NamedTuple):
 
     def percentile(self, histogram: Histogram, percentile: float, span: str) -> str:
         """Return the query for a percentile of a latency, in milliseconds."""
-        rates = self._whole(lambda series: f"rate({series}{span})", suffixed(histogram, "_bucket"), ("le",))
-        native = self._whole(lambda series: f"rate({series}{span})", histogram.metric)
-        quantiles = (f"histogram_quantile({percentile / 100:.6g}, {each})" for each in (rates, native))
+        forms = self.whole._forms(histogram, lambda series, _: f"rate({series}{span})")
+        quantiles = (f"histogram_quantile({percentile / 100:.6g}, {each})" for each in forms)
         value = f"{1000 / histogram.per_second:g} * ({' or '.join(quantiles)})"
         counted = suffixed(histogram, "_count")
         return self._labelled({"v": value, "t": self.whole.newest([counted])}, counted)
 
     def buckets(self, histogram: Histogram, span: str) -> str:
         """Return the query for the rates of a histogram's buckets."""
-        value = self.sum([suffixed(histogram, "_bucket")], lambda series: f"rate({series}{span})", ("le",))
-        counted = suffixed(histogram, "_count")
+        value, counted = (
+            self._either(histogram, lambda series, _: f"rate({series}{span})"),
+            suffixed(histogram, "_count"),
+        )
         return self._labelled({"v": value, "t": self.newest([counted])}, counted)
+
+    def grown(self, histogram: Histogram, span: str) -> str:
+        """Return the growth of a histogram's buckets in a range, with the copies of a series counted once."""
+        return self._either(histogram, lambda series, fold: self.labels.once(f"increase({series}{span})", fold))
+
+    def spent(self, histogram: Histogram, span: str) -> str:
+        """Return the growth of a histogram's sum in a range, with the copies of a series counted once."""
+
+        def native(series: str) -> str:
+            return self.labels.once(f"histogram_sum(increase({series}{span}))")
+
+        counted = suffixed(histogram, "_sum")
+        return self._folded(counted, lambda series: self.labels.once(f"increase({series}{span})"), native=native)
+
+    def _either(self, histogram: Histogram, vector: Callable[[str, str], str]) -> str:
+        classic, native = self._forms(histogram, vector)
+        # With the label of the last bucket it gives way to classic buckets, and is no count of the same labels.
+        return f'{classic} or label_replace({native}, "le", "+Inf", "", "")'
+
+    def _forms(self, histogram: Histogram, vector: Callable[[str, str], str]) -> tuple[str, str]:
+        """Return a vector of the classic buckets by `le`, and one of the native histogram.
+
+        `vector` is given a selector and the aggregation of copies.
+        """
+        buckets, native = suffixed(histogram, "_bucket"), self._replace(copied="avg")
+        return (
+            self._folded(buckets, lambda series: vector(series, self.copied), keep=("le",)),
+            native._folded(histogram.metric, lambda series: vector(series, native.copied)),
+        )
 
     @property
     def whole(self) -> Selection:
@@ -195,10 +227,6 @@ class Selection(NamedTuple):
             vectors["c"] = several(self.whole._folded(metric, str, "group", clusters, str), self.whole.by, clusters)
         return labelled(vectors)
 
-    def _whole(self, vector: Vector, metric: str, keep: tuple[str, ...] = (), fold: str = "sum") -> str:
-        """Return a vector of whole services, without the label of the pool."""
-        return self.whole._folded(metric, vector, fold, keep)
-
     def _folded(
         self,
         metric: str,
@@ -209,12 +237,12 @@ class Selection(NamedTuple):
     ) -> str:
         """Return a vector of a metric by the first of its names that exists.
 
-        `native` returns the PromQL of the native histogram in which the metric is the count: Prometheus may have
-        scraped it as one, or converted it.
+        `native` returns the PromQL of the native histogram in which the metric is the count or the sum: Prometheus may
+        have scraped it as one, or converted it.
         """
         parts = [self._one(name, vector, fold, keep) for name in alternatives(metric)]
         if native is not None:
-            names = (name.removesuffix("_count") for name in alternatives(metric) if name.endswith("_count"))
+            names = (name.rpartition("_")[0] for name in alternatives(metric) if name.endswith(("_count", "_sum")))
             parts += [self._one(name, native, fold, keep) for name in names if name in self.preset.histogram_names]
         return parts[0] if len(parts) == 1 else f"({' or '.join(parts)})"
 
@@ -250,7 +278,7 @@ class Selection(NamedTuple):
             return _by_pool(union, identity.pool, fold, keep)
         by = ("namespace", "service", *keep)
         whole = f"{fold} by ({', '.join((*by, *filter(None, [identity.apart])))}) ({union})"
-        return f"max by ({', '.join(by)}) ({whole})" if identity.apart else whole
+        return f"{self.copied} by ({', '.join(by)}) ({whole})" if identity.apart else whole
 
     def _of_name(self, identity: ByName, metric: str, vector: Vector, fold: str, keep: tuple[str, ...]) -> str:
         pattern = identity.pattern.format(namespaces=_any(self.namespaces), services=_any(self.names))

@@ -17,6 +17,7 @@ import numpy as np
 
 from rlscaler_core.queueing.histogram import quantile
 from rlscaler_operator.exceptions import MetricsError
+from rlscaler_operator.sensing.buckets import as_classic, summed
 from rlscaler_operator.sensing.queries import By, Window
 
 NOTHING = ("", "")
@@ -108,9 +109,9 @@ def group(result: Iterable[Mapping[str, Any]], by: By, rates: HeldRates | None =
     pods: dict[Pool, int] = {}
     ambiguous: dict[Pool, str] = {}
     clusters: set[Key] = set()
-    for series in result:
+    for series in as_classic(result) if part == "le" else result:
         if "value" not in series:
-            continue  # A native histogram, which no query asks for: one service's odd series blinds no other.
+            continue  # A native histogram where a number is asked for: one service's odd series blinds no other.
         labels = series.get("metric", {})
         key = (labels.get("namespace", ""), labels.get(name, "")), labels.get(part, "") if part else ""
         at, text = series["value"]
@@ -192,13 +193,16 @@ def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds
     present = [histogram for histogram in histograms if math.isfinite(histogram.age_seconds)]
     if not present:
         return histograms[0]
-    rates: dict[float, float] = {}
-    for bound, bucket in ((bound_of(le), bucket) for each in present for le, bucket in each.pools.items()):
-        if math.isnan(bound):
-            continue
-        if not bucket.known:
-            return bucket
-        rates[bound] = rates.get(bound, 0.0) + bucket.value
+    whole_seen = True
+    parts: list[dict[float, float]] = []
+    for each in present:
+        buckets = {bound: bucket for le, bucket in each.pools.items() if not math.isnan(bound := bound_of(le))}
+        if (bad := next((bucket for bucket in buckets.values() if not bucket.known), None)) is not None:
+            return bad
+        parts.append({bound: bucket.value for bound, bucket in buckets.items()})
+        # Buckets of a native histogram come and go with single requests; its window is that of its count.
+        whole_seen &= math.inf not in buckets or buckets[math.inf].may_lower
+    rates = summed(parts)
     age, whole = max(histogram.age_seconds for histogram in present), rates.get(math.inf, math.nan)
     if not rates:
         return present[0]
@@ -209,7 +213,7 @@ def percentile_of(histograms: Sequence[Reading], percentile: float, milliseconds
     value = float(quantile(shares[None], bounds, percentile / 100)[0])
     # As with Prometheus's `histogram_quantile`, a percentile beyond the last finite bound is that bound.
     value = min(value, float(bounds[-1])) if len(bounds) else math.nan
-    return Reading(milliseconds * value, age, may_lower=all(histogram.may_lower for histogram in present))
+    return Reading(milliseconds * value, age, may_lower=whole_seen)
 
 
 def bound_of(le: str) -> float:

@@ -9,11 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlscaler_operator.sensing.buckets import as_classic, summed
 from rlscaler_operator.sensing.labels import Labels
 from rlscaler_operator.sensing.presets import PRESETS, SERVERS
 from rlscaler_operator.sensing.presets import Histogram as Buckets
 from rlscaler_operator.sensing.queries import DEFAULT_LABELS
-from rlscaler_operator.sensing.requests import Selection, suffixed
+from rlscaler_operator.sensing.requests import Selection
 from rlscaler_operator.sensing.results import bound_of
 from rlscaler_operator.sensing.subject import Subject
 
@@ -86,16 +87,12 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
     """
     window = f"[{round(window_seconds)}s]"
     subjects = [s for s in subjects if s.histogram is not None and s.requests.counts_arrivals]
-
-    def grown(selector: str) -> str:
-        return labels.once(f"increase({selector}{window})")
-
     parts: dict[str, list[str]] = defaultdict(list)
     for subject in sorted(subjects, key=_timed):
         histogram, name = subject.histogram, _timed(subject)
         if name not in parts and histogram is not None:
             selection = Selection.of(subject.timed_by, [s for s in subjects if _timed(s) == name], labels)
-            parts[name].append(selection.whole.sum([suffixed(histogram, "_bucket")], grown, ("le",)))
+            parts[name].append(selection.whole.grown(histogram, window))
     for name in sorted({subject.counted_by for subject in subjects}):
         selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
         arrived = selection.whole.arrived(
@@ -111,7 +108,7 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
     for name in sorted({subject.timed_by for subject in working}):
         selection, latency = Selection.of(name, [s for s in working if s.timed_by == name], labels), _histogram(name)
         if latency is not None:
-            parts[f"{name} {SPENT}"].append(selection.whole.sum([suffixed(latency, "_sum")], grown))
+            parts[f"{name} {SPENT}"].append(selection.whole.spent(latency, window))
     named = [(name, part) for name, each in parts.items() for part in each]
     told_apart = (f'label_replace({part}, "{PRESET}", "{name}", "", "")' if name else part for name, part in named)
     return " or ".join(told_apart) or NO_SERIES
@@ -131,7 +128,7 @@ def _timed(subject: Subject) -> str:
 def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
     """Return finite histograms by (preset, namespace, Deployment or service), bounds in seconds."""
     by_service: Histograms = {}
-    for sample in series:
+    for sample in as_classic(series):
         labels, value = sample.get("metric", {}), float(sample.get("value", (0, "nan"))[1])
         if not math.isfinite(value):
             continue
@@ -155,8 +152,7 @@ def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
     timed = _parts(histograms, subject, subject.timed_by, _timed(subject))
     if not counted and not timed:
         return None
-    bounds = set.intersection(*(set(part.within) for part in timed)) if timed else set()
-    within = {bound: sum(part.within[bound] for part in timed) for bound in bounds}
+    within = summed([part.within for part in timed])
     received = sum(part.received for part in counted) if counted else math.nan
     whole = max(within.values(), default=0.0)
     if subject.histogram is not None and subject.histogram.of_tokens and whole > 0 and math.isfinite(received):

@@ -161,6 +161,26 @@ def test_anything_but_one_number_is_unknown(result, reason):
     assert reading.reason == reason
 
 
+def test_native_histograms_of_two_pools_have_one_percentile():
+    def native(name, *buckets):
+        histogram = {"count": str(sum(count for *_, count in buckets)), "sum": "1", "buckets": buckets}
+        labels = {"namespace": "ns", "deployment": name}
+        yield {"metric": labels | {"_": "v"}, "histogram": [1000, histogram]}
+        yield {"metric": labels | {"_": "t"}, "value": [1000, "998"]}
+
+    answer = [*native("fast", (0, "0.25", "0.5", 16)), *native("slow", (0, "1", "2", 2), (0, "4", "+Inf", 2))]
+    pools = [group(answer, "deployment, le")["ns", name] for name in ("fast", "slow")]
+    latency = percentile_of(pools, 85, 1000)
+    assert (latency.value, latency.age_seconds) == (pytest.approx(1500.0), 2.0)
+
+
+def test_buckets_that_come_and_go_keep_no_replicas():
+    newcomer = {"0.5": Reading(1.0, 1.0, may_lower=False), "1": Reading(2.0, 1.0), "inf": Reading(2.0, 1.0)}
+    assert percentile_of([Reading(0.0, 1.0, pools=newcomer)], 90, 1000).may_lower
+    newcomer["inf"] = Reading(2.0, 1.0, may_lower=False)
+    assert not percentile_of([Reading(0.0, 1.0, pools=newcomer)], 90, 1000).may_lower
+
+
 def test_a_bucket_whose_bound_is_no_number_is_left_out():
     buckets = {"0.5": 9.0, "many": 7.0, "": 3.0, "NaN": 1.0, "+Inf": 10.0}
     histogram = Reading(0.0, 1.0, pools={le: Reading(value, 1.0) for le, value in buckets.items()})

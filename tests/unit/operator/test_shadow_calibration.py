@@ -1,5 +1,7 @@
 """What a latency histogram allows to say, and replicas of a moment ago."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from rlscaler_core.queueing.fluid import Running
 from rlscaler_operator.sensing.subject import Subject
-from rlscaler_operator.shadow.calibration import Histogram, histograms, promql
+from rlscaler_operator.shadow.calibration import Histogram, histogram_of, histograms, promql
 from rlscaler_operator.shadow.evidence import interval, turned_above
 from rlscaler_operator.shadow.replica_history import empty_history, replicas_at, with_newest
 
@@ -59,9 +61,44 @@ def test_series_are_told_apart_by_service_and_bound():
     assert found == {("", "a", "chat"): Histogram(10.0, {0.5: 7.0, float("inf"): 9.0})}
 
 
+def native(buckets, count, **labels):
+    histogram = {"count": str(count), "sum": "1", "buckets": [[0, *map(str, bucket)] for bucket in buckets]}
+    return {"metric": labels, "histogram": [0, histogram]}
+
+
+def test_a_native_histogram_is_known_at_the_bounds_of_its_buckets():
+    labels = {"namespace": "a", "service": "chat"}
+    sample = native([("-Inf", 0.25, 2), (0.5, 0.75, 7), (1, "+Inf", 1)], 10, **labels)
+    assert histograms([sample])["", "a", "chat"].within == {0.25: 2, 0.5: 2, 0.75: 9, 1.0: 9, float("inf"): 10}
+
+
+def test_native_histograms_of_two_pools_whose_buckets_are_others_are_one():
+    subject = Subject("a", "chat", ("fast", "slow"), preset="vllm")
+    parts = {
+        ("vllm", "a", "fast"): Histogram(5.0, {0.25: 0, 0.5: 4, float("inf"): 4}),
+        ("vllm", "a", "slow"): Histogram(5.0, {1.0: 0, 2.0: 3, 4.0: 6, float("inf"): 6}),
+    }
+    whole = histogram_of(parts, subject)
+    assert whole.within == {0.25: 0, 0.5: 4, 1.0: 4, 2.0: 7, 4.0: 10, float("inf"): 10}
+    parts["vllm", "a", "slow"].within[0.4] = 1
+    del parts["vllm", "a", "fast"].within[0.25]
+    assert 0.4 not in histogram_of(parts, subject).within, "it lies in a bucket of the other pool"
+
+
+@pytest.mark.parametrize("names", [{}, {"preset": "vllm"}, {"front_door": "istio"}])
+def test_no_maximum_is_taken_of_native_histograms(names):
+    """Prometheus leaves them out of a maximum, and so the policy out of calibration."""
+    subject = Subject("a", "chat", ("chat", None), **names)
+    text = promql([subject], 600)
+    whole = re.escape(subject.histogram.metric.partition(" or ")[0])
+    folds = re.findall(rf"(\w+) without \(prometheus_replica\) \((\w+)\({whole}{{", text)
+    assert set(folds) == {("avg", "increase")}
+    assert ("avg by (namespace, service) (sum by (namespace, service, reporter)" in text) == ("front_door" in names)
+
+
 def test_one_query_names_all_services():
     text = promql([Subject("a", "chat.v1", (None, None)), Subject("b", "plain", (None, None))], 600)
-    assert text.count('service=~"(chat\\\\.v1|plain)"') == text.count("[600s]") == 8
+    assert text.count('service=~"(chat\\\\.v1|plain)"') == text.count("[600s]") == 12
 
 
 @given(st.lists(st.floats(0.5, 20), min_size=1, max_size=60), st.floats(0, 60))
