@@ -56,6 +56,21 @@ class FenceError(OperatorError):
     reason = "InternalError"
 
 
+class ShareError(OperatorError):
+    """Raised where the operator failed to work out the shares of an RLScalingBudget, or that of one policy in it."""
+
+    reason = "ShareFailed"
+
+    def __init__(self, what: str, error: Exception) -> None:
+        """`what` completes "the operator could not"."""
+        super().__init__(
+            f"the operator could not {what}: {error!r}; correct the field or object that the error names, or take the "
+            "policy out of spec.members of the RLScalingBudget by its labels; otherwise report it with both objects "
+            "and the operator's log"
+        )
+        self.__cause__ = error
+
+
 class LeaseLostError(OperatorError):
     """Raised where the lease is not held, or ends before a write could finish."""
 

@@ -12,7 +12,7 @@ from rlscaler_operator.actuation.drain import Need, resumed
 from rlscaler_operator.actuation.pod_sizes import Sizer, in_place
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.exceptions import FenceError, SpecInvalidError
+from rlscaler_operator.exceptions import FenceError, ShareError, SpecInvalidError
 from rlscaler_operator.loop.diagnose import Diagnostician
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.reporting.reporter import Reporter
@@ -176,4 +176,6 @@ class Reconciler:
 
 
 def _internal(error: Exception) -> Problem:
-    return Problem("InternalError", str(error) if isinstance(error, FenceError) else f"the operator failed: {error!r}")
+    if isinstance(error, FenceError | ShareError):
+        return Problem(error.reason, str(error))
+    return Problem("InternalError", f"the operator failed: {error!r}")

@@ -20,6 +20,7 @@ from rlscaler_core.api.status import BudgetMembership
 from rlscaler_core.arbiter.types import Members, make_members
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.exceptions import ShareError
 from rlscaler_operator.loop.diagnose import acts
 from rlscaler_operator.state.budgets import Budget, BudgetRegistry
 from rlscaler_operator.state.grants import Request
@@ -151,16 +152,24 @@ class BudgetMembers:
 
     def requests(self, budget: Budget) -> list[Request]:
         """Return the requests of a budget's members as of now, without members whose replicas take none of it."""
-        requests = []
+        requests, failed = [], {}
         for member in self._all(budget):
             units = self._units(budget, member)
             if any(units):
                 own, running = self._owner.of_policy(member.key), self._running(member.target)
-                standing = (self._own if own else self._remote)(budget, member.policy, running)
-                minimum = _minimum(budget, member.policy)
+                try:
+                    standing = (self._own if own else self._remote)(budget, member.policy, running)
+                    minimum = _minimum(budget, member.policy)
+                except Exception as error:
+                    what = f"work out what policy {'/'.join(member.key)} asks of RLScalingBudget {budget.name}"
+                    failed[member.key] = ShareError(what, error)
+                    # It is held, so what runs is all that it takes: its failure costs no other member anything.
+                    running = max(running, 0 if own else budget.largest_readable(member.key, None))
+                    standing, minimum = _Standing(False, running, float(running), math.nan), 0
                 requests.append(
                     Request(member.key, member.share, member.policy, member.terms, units, *standing, not own, minimum)
                 )
+        budget.failed_members = failed
         return requests
 
     def without_units(self, budget: Budget, requests: Sequence[Request]) -> list[Key]:

@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.arbiter.arbitrate import arbitrate, is_bound, requested
 from rlscaler_core.arbiter.rules import RuleName
 from rlscaler_core.arbiter.types import NO_MEMBER, Grants, Loans, Members, follow, make_budgets, of_resources
@@ -25,6 +26,7 @@ from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import GPU, Decision, Float, Int
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache
+from rlscaler_operator.exceptions import ShareError
 from rlscaler_operator.loop.budget_members import BudgetMembers, Owner, members_of
 from rlscaler_operator.records.audit import AuditLog
 from rlscaler_operator.records.sharing import ArbiterInput, BudgetObject, SharingLog
@@ -179,23 +181,47 @@ class Sharing:
             for budget in budgets:
                 if budget.spec is None or budget.spec.arbiter != rule or not (amounts := budget.amounts):
                     continue
-                members = self._members.requests(budget)
-                loans = self._loans_before(budget, members, now)
-                request = BudgetRequest(budget, budget.spec, amounts, members, loans)
+                request = self._reporter.attempt(budget, partial(self._request, budget, budget.spec, amounts, now))
+                if request is None:
+                    continue
                 last = self._last.get(budget.name)
                 if last is not None and last.request.same(request):
-                    shared[budget.name] = self._keep(last, now)
+                    shared[budget.name] = last
                 else:
                     changed.append(request)
-            for grants in self._arbitrate(rule, changed) if changed else ():
-                self._last[grants.request.budget.name] = grants
-                shared[grants.request.budget.name] = self._keep(grants, now)
+            for grants in self._arbitrated(rule, changed):
+                self._last[grants.request.budget.name] = shared[grants.request.budget.name] = grants
+        kept = {
+            name: self._reporter.attempt(of.request.budget, partial(self._keep, of, now)) for name, of in shared.items()
+        }
         names = {budget.name for budget in self.budgets}
         self._log.keep_only(names)
         self._members.keep_only(names)
         for gone in self._last.keys() - names:
             del self._last[gone]
-        return shared
+        return {name: grants for name, grants in kept.items() if grants is not None}
+
+    def failure(self, policy: Policy) -> ShareError | None:
+        """Return why the share of a policy in its budget is not known; None where it is, and without a budget."""
+        budget = self.budgets.get(policy.decision.budget)
+        if budget is None or not self._owner.of_budget(budget.name):
+            return None
+        return budget.failed or budget.failed_members.get(policy.key)
+
+    def _request(self, budget: Budget, spec: BudgetSpec, amounts: tuple[float, ...], now: float) -> BudgetRequest:
+        members = self._members.requests(budget)
+        return BudgetRequest(budget, spec, amounts, members, self._loans_before(budget, members, now))
+
+    def _arbitrated(self, rule: RuleName, requests: list[BudgetRequest]) -> list[BudgetGrants]:
+        """Return the grants of budgets of one rule; where the arbiter fails for all at once, each is tried alone."""
+        try:
+            return list(self._arbitrate(rule, requests)) if requests else []
+        except Exception as error:
+            if len(requests) == 1:
+                self._reporter.failed(requests[0].budget, error)
+                return []
+            log.warning("%d RLScalingBudgets could not be shared at once: each is tried: %r", len(requests), error)
+        return [grants for request in requests for grants in self._arbitrated(rule, [request])]
 
     def _arbitrate(self, rule: RuleName, requests: list[BudgetRequest]) -> Iterator[BudgetGrants]:
         """Have the arbiter share budgets of one rule in one call, and yield the grants of each budget."""
@@ -274,6 +300,7 @@ class Sharing:
                 member.policy.decision.set_unguaranteed(member.key in poor)
         excluded = Excluded(selection.several, selection.without_pool, without_units, left, poor)
         self._reporter.report(budget, grants, excluded)
+        budget.failed = None
         return grants
 
 

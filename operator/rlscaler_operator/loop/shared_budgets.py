@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from rlscaler_core.api import GROUP, VERSION
@@ -139,8 +140,9 @@ class SharedBudgets:
         """Share the budgets with members of other shards, and report the budgets that cannot be shared."""
         for budget in self._budgets:
             if self._holds(budget.name):
-                self._look(budget, time.monotonic())
-        self._report_idle()
+                self.reporter.attempt(budget, partial(self._look, budget, time.monotonic()))
+            if self._owns(budget.name):
+                self.reporter.attempt(budget, partial(self._report_idle, budget))
         if self.sharing is not None and self._shards.number > 1:
             self.sharing.share_between()
 
@@ -167,15 +169,12 @@ class SharedBudgets:
         remedy = "give budgets to one of them, or have it select no policies of namespaces of the other"
         await self._questions.ask(budget.standing, budget.claim, budget.reference, path, remedy)
 
-    def _report_idle(self) -> None:
+    def _report_idle(self, budget: Budget) -> None:
         """Report why no tick shares a budget."""
-        for budget in self._budgets:
-            if not self._owns(budget.name):
-                continue
-            keys = self._budgets.policies_of(budget).keys() | budget.incumbents.keys()
-            policies = [self._registry.get(key) for key in keys]
-            if budget.amounts is None or not any(policy is not None and policy.running for policy in policies):
-                self.reporter.unusable(budget)
+        keys = self._budgets.policies_of(budget).keys() | budget.incumbents.keys()
+        policies = [self._registry.get(key) for key in keys]
+        if budget.amounts is None or not any(policy is not None and policy.running for policy in policies):
+            self.reporter.unusable(budget)
 
 
 def _key(budget: str) -> Key:

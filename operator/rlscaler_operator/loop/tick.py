@@ -14,6 +14,7 @@ import numpy as np
 from rlscaler_core.decision.batch import Entry, Outcome, Tables, decide_all
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
+from rlscaler_operator.exceptions import ShareError
 from rlscaler_operator.loop.apply_and_report import Reconciler
 from rlscaler_operator.loop.background import Launch
 from rlscaler_operator.loop.fence import Fence
@@ -217,9 +218,16 @@ class Ticker:
 
     def _keep_grants(self, sharing: Sharing, ticks: list[Tick]) -> None:
         """Decide again, with their grants, for the policies whose request or running replicas exceed the grant."""
-        grants = sharing.share_batch([(tick.policy, tick.outcome) for tick in ticks if tick.outcome is not None])
+        try:
+            grants = sharing.share_batch([(tick.policy, tick.outcome) for tick in ticks if tick.outcome is not None])
+        except Exception as error:
+            raise ShareError("share the RLScalingBudget of a policy", error) from error
         again: list[tuple[Tick, Grant, Entry]] = []
         for tick in ticks:
+            if (failure := sharing.failure(tick.policy)) is not None:
+                # Without its grant nothing bounds the decision: it is held.
+                tick.outcome, tick.error = None, failure
+                continue
             if (grant := grants.get(tick.policy.key)) is None:
                 continue
             tick.granted = grant.by_pool

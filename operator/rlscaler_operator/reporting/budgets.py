@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from rlscaler_core.api import GROUP, VERSION, Condition, set_condition
 from rlscaler_core.api.budget import BUDGET_PLURAL
@@ -16,7 +16,7 @@ from rlscaler_core.arbiter.types import Reason
 from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter, Priority
 from rlscaler_operator.cluster.events import Events, Reference, Type
 from rlscaler_operator.cluster.shards import Shards
-from rlscaler_operator.exceptions import KubeError, LeaseLostError
+from rlscaler_operator.exceptions import KubeError, LeaseLostError, ShareError
 from rlscaler_operator.reporting.grants import of_resources, status
 from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.settings import Settings
@@ -26,6 +26,8 @@ from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.status import merge_patch, operator_status
 
 log = logging.getLogger("rlscaler.budgets")
+
+T = TypeVar("T")
 
 AGAIN_SECONDS = 60.0
 """Interval at which an unchanged status is written: a 404 then reveals a deletion that no watch reported."""
@@ -64,7 +66,9 @@ class BudgetReporter:
         members, granted, remote = shared.request.members, shared.grants.granted.tolist(), shared.has_remote_members
         lease, claim = self._settings.lease, budget.claim
         other = budget.standing.other(claim, lease, time.monotonic())
-        problem = _unreadable(budget) or _problem(budget, excluded, bool(members)) or _shared_by(other)
+        problem = (
+            _unreadable(budget) or _failed_of(budget) or _problem(budget, excluded, bool(members)) or _shared_by(other)
+        )
         few = _too_few_of(shared)
         for_others = {m.key: replicas for m, replicas in zip(members, granted, strict=True)} if remote else {}
         inputs = (
@@ -100,6 +104,28 @@ class BudgetReporter:
         none = BudgetStatus(observed_generation=max(budget.generation, 0), policies=0, conditions=budget.conditions)
         self._publish(budget, none.to_dict())
         self._metrics.forget_budget(budget.name)
+
+    def attempt(self, budget: Budget, work: Callable[[], T]) -> T | None:
+        """Return the result of work for one RLScalingBudget; None where it failed, which is reported on it."""
+        try:
+            return work()
+        except Exception as error:
+            self.failed(budget, error)
+            return None
+
+    def failed(self, budget: Budget, error: Exception) -> None:
+        """Report an RLScalingBudget that the operator failed to share, and leave its grants as they were written."""
+        failed = ShareError(f"share RLScalingBudget {budget.name}", error)
+        if str(budget.failed) != str(failed):
+            log.exception("RLScalingBudget %s could not be shared", budget.name)
+        self._metrics.loop_errors.inc()
+        # What was reported before is not in force any more, so the next report is new.
+        budget.failed, budget.reported, why = failed, (), f"{failed}; until then the replicas of its policies stay"
+        budget.conditions, _ = set_condition(
+            budget.conditions, "Ready", False, failed.reason, why, generation=budget.generation
+        )
+        self._post(budget.reference, "Warning", failed.reason, why)
+        self._publish(budget, budget.written | BudgetStatus(conditions=budget.conditions).to_dict())
 
     def forget(self, budget: Budget) -> None:
         """Remove the series of an RLScalingBudget that this process does not share any more, and forget its Events."""
@@ -191,6 +217,15 @@ def _unreadable(budget: Budget) -> tuple[str, str] | None:
         return None
     text = "it limits no policy" if budget.spec is None else "the last one that could be read stays in force"
     return "InvalidSpec", f"{budget.invalid}; {text}"
+
+
+def _failed_of(budget: Budget) -> tuple[str, str] | None:
+    """Return why the requests of members are not known; None where all are."""
+    if not budget.failed_members:
+        return None
+    error, *more = budget.failed_members.values()
+    others = f"; {len(more)} other policies failed as well" if more else ""
+    return error.reason, f"{error}{others}; until then what runs of it counts"
 
 
 def _shared_by(other: str) -> tuple[str, str] | None:

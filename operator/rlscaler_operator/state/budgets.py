@@ -21,6 +21,7 @@ from rlscaler_core.arbiter.types import Loans, no_loans
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.events import Reference
+from rlscaler_operator.exceptions import ShareError
 from rlscaler_operator.state.operators import OperatorClaim, Standing
 
 log = logging.getLogger("rlscaler.budgets")
@@ -65,6 +66,10 @@ class Budget:
     """The last count on nodes of each resource with `amountFrom`; absent before the first count."""
     count_errors: dict[str, str] = field(default_factory=dict)
     """Why a resource cannot be counted at the moment; absent where it can."""
+    failed: ShareError | None = None
+    """Why it could not be shared last; None where it could."""
+    failed_members: dict[Key, ShareError] = field(default_factory=dict)
+    """Policies whose request could not be worked out: what runs of them counts, and they are held."""
 
     standing: Standing = field(default_factory=Standing)
     """This operator towards others with another Lease that share it."""

@@ -8,6 +8,7 @@ from kubernetes.aio.client import Configuration
 
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kube import Kube
+from rlscaler_operator.loop import grants as loop_grants
 from rlscaler_operator.loop import prepare, sense
 from rlscaler_operator.loop.wiring import build_engine
 from rlscaler_operator.run.context import Context
@@ -17,6 +18,7 @@ from rlscaler_operator.sensing.results import TimedAnswers
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import observed
 from rlscaler_operator.state.schedule import Schedule
+from tests.harness.budgets import budget_body
 from tests.harness.ticks import happens
 
 WORD = "unforeseen"
@@ -135,14 +137,41 @@ async def test_what_fails_for_one_policy_is_its_condition_and_the_other_is_decid
         innocent, guilty = policies
         await turn(engine, innocent, guilty)
     if callee not in WITHOUT_A_CONDITION:
-        assert ready(guilty).reason == "InternalError"
+        assert ready(guilty).reason == ("ShareFailed" if callee == "budgets" else "InternalError")
         assert WORD in ready(guilty).message
         assert guilty.timing.breaker.failures > 0
     if callee == "taking over":
         await turn(engine, innocent)
-    assert innocent.decision.state is not None
-    assert ready(innocent).reason != "InternalError"
+    assert innocent.decision.desired
+    assert ready(innocent).reason not in ("InternalError", "ShareFailed")
     assert innocent.timing.breaker.failures == 0
+
+
+async def test_policies_of_a_budget_that_fails_are_held_with_its_reason_and_others_go_on(
+    engine, policy_body, monkeypatch
+):
+    members, policies = [{"name": "all", "matchLabels": {"in": "few"}}], []
+    for name, labels in (("innocent", {}), ("guilty", {"in": "few"})):
+        policies.append(engine.registry.put(body(policy_body, name)))
+        engine.budgets.take_in_policy(policies[-1].key, labels, None)
+        metadata = {"metadata": {"namespace": "ns", "name": f"{name}-gpu"}}
+        engine.cache.put_deployment(metadata | {"spec": {"replicas": 2}, "status": {"readyReplicas": 2}})
+    engine.budgets.take_in(budget_body(members=members))
+
+    def fails(*_):
+        raise RuntimeError(WORD)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(loop_grants, "arbitrate", fails)
+        await turn(engine, *policies)
+    innocent, guilty = policies
+    assert (ready(guilty).status, ready(guilty).reason) == ("False", "ShareFailed")
+    assert "RLScalingBudget few" in ready(guilty).message
+    assert not guilty.decision.desired, "nothing is decided that no grant bounds"
+    assert innocent.decision.desired
+    guilty.timing.breaker.until = 0.0
+    await turn(engine, *policies)
+    assert ready(guilty).reason != "ShareFailed"
 
 
 async def test_a_policy_that_fails_at_every_turn_is_left_alone_for_a_while(engine, policy_body, monkeypatch):

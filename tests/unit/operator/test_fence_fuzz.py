@@ -65,7 +65,7 @@ async def beside_an_innocent_one(engine, policy_body, number, at_once):  # noqa:
         others = [policy for policy in engine.registry if policy.running and policy is not innocent]
         await turn(engine, innocent, *others)
         assert innocent.decision.state is not before, "it missed a tick"
-        assert ready(innocent).reason not in ("InternalError", "InvalidSpec")
+        assert ready(innocent).reason not in ("InternalError", "ShareFailed", "InvalidSpec")
         assert all(policy.report.conditions for policy in others), "each policy says how it stands"
         for made in crowd:
             engine.forget(("ns", made["metadata"]["name"]), "")
