@@ -118,17 +118,17 @@ class EnvironmentConfig(_Part):
 class AgentConfig(_Part):
     """Hyperparameters of PPO; the bundled network was trained with the defaults."""
 
-    steps: int = Field(default=2_500_000, ge=1)
+    steps: int = Field(default=1_500_000, ge=1)
     """Environment steps (action intervals)."""
     seed: int = Field(default=1, ge=0)
     checkpoint_episodes: int = Field(default=10, ge=1)
     """Episodes per environment between two model_episode_N.zip."""
-    evaluation_episodes: int = Field(default=5, ge=1)
+    evaluation_episodes: int = Field(default=3, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Where the networks are trained; auto takes the device that is faster at the first update."""
-    learning_rate: float = Field(default=1.5e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     final_learning_rate: float = Field(default=2e-5, ge=0)
     """Reached linearly at the end."""
     hidden_size: int = Field(default=128, ge=1)

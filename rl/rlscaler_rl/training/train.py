@@ -31,7 +31,7 @@ from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import FAMILIAR_EPISODES, bare_manifest, with_familiar, write
 from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.objective import objective_of
-from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy, begin_with_no_change
+from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy, begin_with_near_misses, begin_with_no_change
 from rlscaler_rl.training.recorder import Recorder
 from rlscaler_rl.training.validation import best_of
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
@@ -102,12 +102,13 @@ def make_model(config: TrainingConfig, env: SimulatorVecEnv, folder: Path | None
 def prepare(model: PPO, config: TrainingConfig) -> None:
     """Before the first update, standardise the inputs by the observations of random actions.
 
-    In the residual mode the actor begins with the rule's own replicas.
+    In the residual mode the actor begins with the rule's own replicas, and with steps that last by near misses.
     """
     # Random actions reach more states than any trained actor, so hardly a column is constant.
     model.policy.mlp_extractor.calibrate(random_observations(model.get_env(), config.agent.seed))
     if config.environment.residual:
-        begin_with_no_change(model.policy)
+        begin = begin_with_near_misses if config.environment.lasting else begin_with_no_change
+        begin(model.policy)
 
 
 def random_observations(env: VecEnv, seed: int, steps: int = CALIBRATION_STEPS) -> NDArray[np.float32]:
