@@ -26,7 +26,7 @@ class Bench:
 
     def __init__(self, kube, settings, owner=None, leads=False):
         """`owner` names the budgets and policies of its shards, by default all; with `leads` it holds the Lease."""
-        self.now = 1000.0
+        self.now, self.kube = 1000.0, kube
         self._engine = engine = build_engine(settings, kube)
         self.registry, self.cache, self.metrics = engine.registry, engine.cache, engine.metrics
         self.budgets = BudgetRegistry()

@@ -118,12 +118,12 @@ class EnvironmentConfig(_Part):
 class AgentConfig(_Part):
     """Hyperparameters of PPO; the bundled network was trained with the defaults."""
 
-    steps: int = Field(default=1_500_000, ge=1)
+    steps: int = Field(default=500_000, ge=1)
     """Environment steps (action intervals)."""
     seed: int = Field(default=1, ge=0)
     checkpoint_episodes: int = Field(default=10, ge=1)
     """Episodes per environment between two model_episode_N.zip."""
-    evaluation_episodes: int = Field(default=3, ge=1)
+    evaluation_episodes: int = Field(default=1, ge=1)
     """Episodes per environment between two evaluations."""
     torch_threads: int = Field(default=1, ge=1)
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -42,9 +42,7 @@ def pod(owner, gpus=1, namespace="ns", phase="Running", init=0):
 def counter(bench, api_server):
     """A counter on an API server that has the nodes that are put there, each with its pods."""
     hurried = []
-    one = NodeCounter(
-        bench.sharing._reporter._kube, bench.cache, bench.registry, bench.budgets, lambda _: True, hurried.append
-    )
+    one = NodeCounter(bench.kube, bench.cache, bench.registry, bench.budgets, lambda _: True, hurried.append)
 
     def put(**pods_of):
         nodes = [body for body, _ in pods_of.values()]

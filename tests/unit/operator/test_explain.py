@@ -12,7 +12,7 @@ from rlscaler_core.decision.action import most_likely
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES, without
-from rlscaler_core.decision.headroom import above, model_number
+from rlscaler_core.decision.headroom import MODEL, above, model_number
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.throughput import AFTER, AGAIN, BEFORE, FEWER, MORE, PHASE, TIME, UNTIL, Phase
@@ -175,7 +175,7 @@ def test_the_page_says_what_a_budget_grants_and_why_it_is_not_more(rule, entry, 
 
 def test_the_page_says_plan_and_headroom(ppo, entry, log):
     one = entry(actor=ppo, rate=60.0)
-    one.state.headroom[:, [0, 2, 4]] = np.log(1.18), 1_767_604_440.0, model_number(ppo.manifest.digest)
+    one.state.headroom[:, [0, 2, MODEL]] = np.log(1.18), 1_767_604_440.0, model_number(ppo.manifest.digest)
     outcome = decide_all([one])[0]
     page = " ".join(run("last", log(outcome)).output.split())
     (percent, _), planned = above(outcome.state)["gpu"], outcome.decision.trail[0, 0]

@@ -11,7 +11,7 @@ from rlscaler_core.api import Status
 from rlscaler_core.api.convert import to_params
 from rlscaler_core.api.status import PlacementStatus
 from rlscaler_core.decision.batch import decide_all
-from rlscaler_core.decision.headroom import model_number
+from rlscaler_core.decision.headroom import MODEL, model_number
 from rlscaler_core.decision.tables import initial_state, make_params
 from rlscaler_operator.cluster.bodies import Deployment
 from rlscaler_operator.records.rows import decode_params, decode_state, encode, encode_state
@@ -155,12 +155,13 @@ def test_the_budget_that_was_kept_survives_a_restart():
 def test_the_headroom_survives_a_restart():
     state, digest = initial_state(1, 1), "ab" * 32
     assert headroom_status(state) is None, "no network moves it"
-    state.headroom[0, :5] = np.log(1.18), np.nan, 1_767_604_440.0, np.nan, model_number(digest)
+    state.headroom[0, :4] = np.log(1.18), np.nan, 1_767_604_440.0, np.nan
+    state.headroom[0, MODEL] = model_number(digest)
     written = Status(headroom=headroom_status(state)).to_dict()
     assert written["headroom"] == {"gpu": {"percent": 18.0, "since": "2026-01-05T09:14:00Z"}}
     other = initial_state(1, 1)
     restore_headroom(other, Status.model_validate(written).headroom, digest)
-    np.testing.assert_allclose(other.headroom[0, :5], state.headroom[0, :5], rtol=1e-6)
+    np.testing.assert_allclose(other.headroom, state.headroom, rtol=1e-6)
 
 
 def test_nothing_to_remember_is_no_status():

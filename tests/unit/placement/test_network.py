@@ -53,6 +53,7 @@ def test_an_untrained_network_ranks_as_the_rule() -> None:
     assert (net(x).argsort(1) == x[..., 0].argsort(1)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_only_what_the_mask_allows_is_placed(seed: int) -> None:
     played = play(acting(random_net(seed), Policy.EE), Setting(Policy.EE, 6, 2, load=0.3), seed, 50)

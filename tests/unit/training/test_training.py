@@ -14,7 +14,9 @@ from stable_baselines3 import PPO
 
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
+from rlscaler_core.decision.headroom import STEPS
 from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.types import OBSERVATIONS
 from rlscaler_core.models import load_bundled
 from rlscaler_live.train_cli import general as command
 from rlscaler_rl.simulation.episode import run
@@ -24,7 +26,7 @@ from rlscaler_rl.training import callbacks, checkpoint
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export
 from rlscaler_rl.training.network import actor_from_zip
-from rlscaler_rl.training.policy import begin_with_no_change
+from rlscaler_rl.training.policy import begin_with_near_misses, begin_with_no_change
 from rlscaler_rl.training.train import install, make_env, make_model, summary, train
 from rlscaler_rl.training.validation import best_of, validate
 
@@ -185,6 +187,18 @@ class Frozen:
         probabilities = np.zeros((len(stacked), 13), np.float32)
         probabilities[:, [2, 7, 11]] = 1
         return probabilities
+
+
+def test_a_lasting_actor_begins_by_raising_the_headroom_of_both_pools_near_the_objective(model):
+    begin_with_near_misses(model.policy)
+    stack = model.policy.mlp_extractor.actor_width // len(OBSERVATIONS)
+    actor = NumpyActor.of(model.policy, Manifest(name="first", stack_size=stack))
+    fed = np.zeros((3, stack, len(OBSERVATIONS)), np.float32)
+    fed[:, -1, OBSERVATIONS.index("p95_latency")] = np.log1p([0.3, 0.8, 2.0]) / np.log1p(20.0)
+    by_pool = actor.probabilities(fed.reshape(3, -1))[:, :10].reshape(3, 2, 5) @ STEPS
+    assert (np.diff(by_pool, axis=0) > 0.005).all(), "the later the answers, the more"
+    assert (by_pool[0] < 0).all()
+    assert (by_pool[0] > -0.001).all(), "a headroom falls slowly"
 
 
 def test_an_actor_on_the_rule_begins_with_no_change(model):
