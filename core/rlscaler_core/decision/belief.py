@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.decision.floor import pool_utilization
+from rlscaler_core.decision.floor import HPA_TOLERANCE, pool_utilization
 from rlscaler_core.decision.tables import arrivals_known, known
 from rlscaler_core.decision.types import BELIEF, GPU, Bool, Float, Params, Samples, State, both, either, total
 
@@ -241,11 +241,14 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
     variance *= np.maximum(1.0, window / elapsed)
     load = np.maximum(rate / total(carried), samples.arrival_rate / total(now * value))
     belief[:, PRESSURE] = np.fmax(load, belief[:, PRESSURE] * np.exp(-elapsed / np.maximum(window, 1.0)))
-    follows, proven = _followed(belief, elapsed, rate / total(carried), used)
+    # Not over the believed capacity: replicas follow the belief, so that the load over it hardly varies.
+    fixed = np.where(np.isfinite(belief[:, DECLARED]), belief[:, DECLARED], belief[:, VALUE])
+    follows, proven = _followed(belief, elapsed, rate / total(ready * np.where(here, fixed, 0.0)), used)
     suspect = ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     usable = all_here(np.isfinite(used) & follows, here)
     full = total(part * (used >= FULL)) > 0.5
-    busy = total(part * (used >= params.target_utilization)) > 0.5
+    # An HPA does nothing within its tolerance, and no utilization is above full.
+    busy = total(part * (used >= np.minimum((1 + HPA_TOLERANCE) * params.target_utilization, FULL))) > 0.5
     says = (
         usable & ~full & ~suspect & np.isfinite(off) & np.isfinite(variance) & (mean_used > LEAST_USED) & (elapsed > 0)
     )
@@ -284,6 +287,9 @@ def _start(params: Params, belief: Float, rate: Float, ready: Float, used: Float
 def _followed(belief: Float, elapsed: Float, load: Float, used: Float) -> tuple[Bool, Bool]:
     """Return where (N, 2) utilization is not seen to ignore the load, and where it was seen to follow it."""
     x, y = np.log(load), np.log(np.maximum(used, 0.01))
+    # Above full a utilization cannot follow the load.
+    full = either(used >= FULL)
+    x = np.where(full, np.nan, x)
     fresh = np.isfinite(x)[:, None] & np.isfinite(y)
     measured = np.isfinite(x)
     first = measured & np.isnan(belief[:, LOAD_MEAN])
@@ -345,7 +351,7 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     belief[:, VARIANCE] = np.where(lies[:, None], np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
-    misses = np.where(seen.blind & unexplained, MISSES * np.nan_to_num(near), 0.0)
+    misses = np.where(seen.blind & unexplained & ~drains, MISSES * np.nan_to_num(near), 0.0)
     down = np.where(lies, OVERLOAD, misses)
     # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization:
     # a server that refuses what is too much answers the rest in time, however full it is.

@@ -65,7 +65,8 @@ def steps_of_mean(state: State, probabilities: Float32, model: float) -> tuple[I
     before = np.where((headroom[:, MODEL] == model)[:, None], np.nan_to_num(headroom[:, OWED]), 0.0)
     owed = before + (by_pool * STEPS).sum(axis=2)
     chosen = np.abs(owed[:, :, None] - STEPS).argmin(axis=2)
-    headroom[:, OWED] = owed - STEPS[chosen]
+    # Less than half of the largest step is owed by any distribution.
+    headroom[:, OWED] = np.clip(owed - STEPS[chosen], -STEPS[-1], STEPS[-1])
     return (chosen - REACH).astype(np.int32), replace(state, headroom=headroom)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
@@ -106,11 +107,10 @@ class Envelope(_Model):
             reasons[row] = "; ".join([*self._untrained(params, int(row)), *others])
         return outside, reasons
 
-    def _beyond(self, params: Params, lag_seconds: Float | None) -> Bool:
+    def _beyond(self, params: Params, lag_seconds: Float | None) -> NDArray[np.bool_]:
         """Return where (N, len(_MEASURED)) a value is outside its bounds, by more than the rounding of a ratio."""
         values, bounds = self._measured(params, lag_seconds)
-        beyond: Bool = (values < bounds[:, 0] * (1 - ROUNDING)) | (values > bounds[:, 1] * (1 + ROUNDING))
-        return beyond
+        return np.asarray((values < bounds[:, 0] * (1 - ROUNDING)) | (values > bounds[:, 1] * (1 + ROUNDING)))
 
     def _trained(self, params: Params) -> Bool:
         """Return where (N,) the load is counted and the latency is taken as in training."""
