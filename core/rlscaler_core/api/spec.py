@@ -184,9 +184,9 @@ class Guards(Model):
     ceiling_seconds: Annotated[int, Field(ge=60, le=86_400)] = 600
     """Seconds of measured load that the ceiling goes by."""
     target_utilization: TargetUtilization = TargetUtilization()
-    """Utilization that the reactive floor, the ceiling and the fallbacks aim at. The floor keeps it up to three
-    replicas of load; beyond, spare capacity grows with the square root of the load, to a quarter of its share at least
-    (80 becomes 95 from 48 replicas of load on)."""
+    """Utilization that the ceiling and the fallbacks aim at. The reactive floor and the forecast rule load replicas to
+    1.15 times of it at three replicas of load; beyond, spare capacity grows with the square root of the load, to a
+    quarter of its share at least (80 becomes 92, and 98 from 48 replicas of load on)."""
     budget_per_hour: Annotated[float, Field(gt=0, le=1_000_000_000)] | None = None
     """The most that both pools may cost, in currency units per hour; `minReplicas` wins over it; default: no limit."""
     pending_seconds: Annotated[int, Field(ge=1, le=7200)] | None = None

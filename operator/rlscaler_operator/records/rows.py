@@ -102,6 +102,10 @@ def decode_state(row: Mapping[str, Any]) -> State:
                 into[len(into) - len(values) :] = values
             elif field.name in SLOTS:
                 into[:, : values.shape[1]] = values
+            elif values.shape != into.shape:
+                raise ValueError(
+                    f"shape {values.shape}, in this release {into.shape}: replay it with the release that wrote it"
+                )
             else:
                 getattr(state, field.name)[0] = values
         except (IndexError, TypeError, ValueError) as error:

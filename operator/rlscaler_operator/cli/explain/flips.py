@@ -17,6 +17,7 @@ from rlscaler_core.decision.action import mask_absent, most_likely
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry
 from rlscaler_core.decision.decide import decide, proposed_by
+from rlscaler_core.decision.headroom import steps_of_mean
 from rlscaler_core.decision.observation import observe, sense, stacked_input
 from rlscaler_core.decision.types import CPU, GPU, SIGNALS, Float, Int, Params, Samples, observations
 
@@ -142,7 +143,7 @@ def _with_sample(entry: Entry, actor: ActorLike, column: str, pool: int | None) 
         target = getattr(samples, column)
         target[slice(None) if pool is None else (slice(None), pool)] = values
         decision, _, _ = decide(params, sense(params, state, samples), samples, actor)
-        return _asked(actor, most_likely(decision.probabilities), decision.trail[:, 0])
+        return _asked(actor, decision.action, decision.trail[:, 0])
 
     return ask
 
@@ -159,6 +160,8 @@ def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Calla
         probabilities = actor.probabilities(stacked_input(several))
         action = most_likely(mask_absent(probabilities, params.present))
         proposal = proposed_by(actor, observation.take(rows), action)
+        if proposal.rule is not None and proposal.rule.lasting:
+            action[:, :2], several = steps_of_mean(several, probabilities, proposal.model)
         return _asked(actor, action, decide(params, several, samples, proposal).decision.trail[:, 0])
 
     known = np.isfinite(observation.values[0, number])
