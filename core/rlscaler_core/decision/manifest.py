@@ -95,15 +95,14 @@ class Envelope(_Model):
         outside = self.mask(params, lag_seconds, observation)
         reasons = [STRANGE if is_outside else "" for is_outside in outside]
         beyond = self._beyond(params, lag_seconds)
-        outside_bounds = beyond.any(axis=1)
-        for row in np.flatnonzero(outside_bounds):
+        for row in np.flatnonzero(beyond.any(axis=1)):
             reasons[row] = "; ".join(
                 f"{name} {value:g} is outside {low:g}..{high:g}"
                 for name, value, (low, high), is_beyond in zip(_MEASURED, values[row], bounds, beyond[row], strict=True)
                 if is_beyond
             )
         for row in np.flatnonzero(~self._trained(params)):
-            others = [reasons[row]] if outside_bounds[row] else []
+            others = [reasons[row]] if beyond[row].any() else []
             reasons[row] = "; ".join([*self._untrained(params, int(row)), *others])
         return outside, reasons
 
