@@ -61,10 +61,10 @@ class ShareError(OperatorError):
 
     reason = "ShareFailed"
 
-    def __init__(self, what: str, error: Exception) -> None:
-        """`what` completes "the operator could not"."""
+    def __init__(self, action: str, error: Exception) -> None:
+        """`action` completes "the operator could not"."""
         super().__init__(
-            f"the operator could not {what}: {error!r}; correct the field or object that the error names, or take the "
+            f"the operator could not {action}: {error!r}; correct the field or object that the error names, or take the "
             "policy out of spec.members of the RLScalingBudget by its labels; otherwise report it with both objects "
             "and the operator's log"
         )

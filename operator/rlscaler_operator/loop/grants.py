@@ -191,7 +191,7 @@ class Sharing:
                     changed.append(request)
             for grants in self._arbitrated(rule, changed):
                 self._last[grants.request.budget.name] = shared[grants.request.budget.name] = grants
-        kept = {
+        by_budget = {
             name: self._reporter.attempt(of.request.budget, partial(self._keep, of, now)) for name, of in shared.items()
         }
         names = {budget.name for budget in self.budgets}
@@ -199,7 +199,7 @@ class Sharing:
         self._members.keep_only(names)
         for gone in self._last.keys() - names:
             del self._last[gone]
-        return {name: grants for name, grants in kept.items() if grants is not None}
+        return {name: grants for name, grants in by_budget.items() if grants is not None}
 
     def failure(self, policy: Policy) -> ShareError | None:
         """Return why the share of a policy in its budget is not known; None where it is, and without a budget."""

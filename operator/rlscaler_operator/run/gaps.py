@@ -54,9 +54,9 @@ class Gaps:
             await self._strike(absent, kind, self._namespaces if kind.resource.namespaced else ())
         for key in islice(sorted(absent), CONFIRMED_AT_ONCE):
             # An object may have been made while a long list was read, and be known from its watch alone.
-            one, name = {key: absent[key]}, key[1].removeprefix(kind.prefix)
-            await self._strike(one, kind, tuple(filter(None, key[:1])), fieldSelector=f"metadata.name={name}")
-            if one:
+            single, name = {key: absent[key]}, key[1].removeprefix(kind.prefix)
+            await self._strike(single, kind, tuple(filter(None, key[:1])), fieldSelector=f"metadata.name={name}")
+            if single:
                 log.info("%s %s/%s is gone: its deletion had not been seen", kind.resource.plural, *key)
                 kind.forget(key, absent[key])
 

@@ -1,4 +1,4 @@
-"""Watches of kopf: APIs that are installed or removed later, and what it remembers of objects.
+"""Watches of kopf: APIs that are installed or removed later, and its memory of objects.
 
 kopf would notice new APIs by watching all CustomResourceDefinitions, a right of the whole cluster. Discovery is open to
 every ServiceAccount without a rule of its own, so it is asked now and then, and kopf gets the answer.

@@ -69,7 +69,7 @@ class Budget:
     failed: ShareError | None = None
     """Why it could not be shared last; None where it could."""
     failed_members: dict[Key, ShareError] = field(default_factory=dict)
-    """Policies whose request could not be worked out: what runs of them counts, and they are held."""
+    """Policies whose request could not be worked out: they are held, and their running replicas count."""
 
     standing: Standing = field(default_factory=Standing)
     """This operator towards others with another Lease that share it."""
