@@ -64,9 +64,9 @@ class ShareError(OperatorError):
     def __init__(self, action: str, error: Exception) -> None:
         """`action` completes "the operator could not"."""
         super().__init__(
-            f"the operator could not {action}: {error!r}; correct the field or object that the error names, or take the "
-            "policy out of spec.members of the RLScalingBudget by its labels; otherwise report it with both objects "
-            "and the operator's log"
+            f"the operator could not {action}: {error!r}; correct the field or object that the error names, or take "
+            "the policy out of spec.members of the RLScalingBudget by its labels; otherwise report it with both "
+            "objects and the operator's log"
         )
         self.__cause__ = error
 
