@@ -139,7 +139,7 @@ def learn(params: Params, state: State, samples: Samples) -> State:
     belief = _begun(params, state.belief.copy(), samples)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         seen = _look(params, belief, samples)
-        moves = _by_utilization(belief, seen) + _by_lateness(params, belief, samples, seen)[:, None]
+        moves = _by_utilization(belief, seen) + _by_lateness(params, belief, samples, seen)
         value = belief[:, VALUE] * np.exp(np.clip(moves, -MOST, MOST))
         declared = belief[:, DECLARED]
         # Until utilization was seen to follow the load, low latency has to agree with a rise far above the declaration.
@@ -200,6 +200,7 @@ class _Look(NamedTuple):
     busy: Bool  # (N,) most of the work is in pools at or above their target utilization
     proven: Bool  # (N,) utilization was seen to follow the load
     doubtful: Bool  # (N,) utilization is high and may be true
+    idle: Bool  # (N, 2) the pool is in use, and below its target utilization
 
 
 def _begun(params: Params, belief: Float, samples: Samples) -> Float:
@@ -241,9 +242,12 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
     variance *= np.maximum(1.0, window / elapsed)
     load = np.maximum(rate / total(carried), samples.arrival_rate / total(now * value))
     belief[:, PRESSURE] = np.fmax(load, belief[:, PRESSURE] * np.exp(-elapsed / np.maximum(window, 1.0)))
-    # Not over the believed capacity: replicas follow the belief, so that the load over it hardly varies.
+    # Of a single pool over the declared capacity: replicas follow the belief, so the load over that hardly varies. The
+    # utilization of one of two pools also follows the split of the traffic.
     fixed = np.where(np.isfinite(belief[:, DECLARED]), belief[:, DECLARED], belief[:, VALUE])
-    follows, proven = _followed(belief, elapsed, rate / total(ready * np.where(here, fixed, 0.0)), used)
+    alone = ~both(here)[:, None]
+    over = total(ready * np.where(here, np.where(alone, fixed, belief[:, VALUE]), 0.0))
+    follows, proven = _followed(belief, elapsed, rate / over, used)
     suspect = ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     usable = all_here(np.isfinite(used) & follows, here)
     full = total(part * (used >= FULL)) > 0.5
@@ -264,6 +268,7 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
         busy & usable,
         all_here(proven, here),
         suspect & (used[:, GPU] < FULL) & follows[:, GPU],
+        ~here | ((used > LEAST_USED / 3) & (used < params.target_utilization)),
     )
 
 
@@ -338,7 +343,7 @@ def _by_utilization(belief: Float, seen: _Look) -> Float:
 
 
 def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -> Float:
-    """Return the move (N,) of both logarithms by latency, where the load does not explain it."""
+    """Return the moves (N, 2) of the logarithms by latency, where the load does not explain it."""
     latency, informed = seen.latency, np.isfinite(belief[:, RATE])
     unexplained = (belief[:, PRESSURE] < ROOM) & informed
     # A belief above the declared capacity gives way to lateness, whatever utilization says.
@@ -359,7 +364,9 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     lowered = either(params.present & ((belief[:, VALUE] < declared) | np.isnan(declared)))
     loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
-    return np.asarray((up - down) * seen.elapsed, np.float64)
+    # A pool with room is not the late one. Lowered with the other it would stay low: utilization lifts the busy pool.
+    down = np.where(seen.idle & either(~seen.idle)[:, None], 0.0, down[:, None])
+    return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
 
 
 def _mean(mean: Float, newest: Float, elapsed: Float, constant: Float, anew: Bool) -> Float:

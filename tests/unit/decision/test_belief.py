@@ -128,6 +128,21 @@ def test_busy_replicas_that_are_late_carry_less_than_is_believed():
     assert under(75.0, [9000.0] * 8)[-1] > 18, "a slow dependency"
 
 
+def test_a_pool_with_room_is_not_lowered_with_the_late_one():
+    """Lowered together, the idle pool stays low: it gets less traffic for it, and utilization lifts the busy one."""
+    params, state = service((20.0, 4.0)), initial_state(1, 1, forecaster=False)
+    for tick in range(240):
+        late = tick % 40 > 35
+        samples = replace(
+            measured(params, 1e6 + INTERVAL * tick, 52.0, [1, 13], (20.0, 4.0), p95=9000.0 if late else 300.0),
+            gpu_utilization=np.array([42.0]),
+            cpu_utilization=np.array([96.0 if late else 84.0]),
+        )
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+    assert state.belief[0, 0] > 14
+
+
 def test_a_queue_that_drains_lowers_nothing():
     drains = under(92.0, [9000.0 * 0.8**i for i in range(14)])
     assert drains[-1] > 0.88 * drains[0], "the first look alone counts"
