@@ -116,7 +116,7 @@ class EnvironmentConfig(_Part):
 
 
 class AgentConfig(_Part):
-    """Hyperparameters of PPO; the bundled network was trained with the defaults."""
+    """Hyperparameters of PPO. The bundled network was trained with others, which its manifest states."""
 
     steps: int = Field(default=500_000, ge=1)
     """Environment steps (action intervals)."""

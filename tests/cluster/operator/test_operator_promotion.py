@@ -70,6 +70,7 @@ def test_a_demoted_policy_is_driven_by_the_hpa_formula_after_a_restart(start, op
     wait(lambda: world.condition("fallen", "Active") == ("False", "Demoted"))
     wait(lambda: world.condition("fallen", "Fallback") == ("True", "Demoted"))
     gpu, cpu = wait(lambda: (r := world.replicas("fallen"))[0] > 1 and r)
-    assert gpu * 20 + cpu * 4 >= 90 / 0.8
+    # The floor loads replicas to 92 % where starts have a price, and more the more there are.
+    assert gpu * 20 + cpu * 4 >= 90 / 0.95
     assert promotion(world, "fallen")["state"] == "Demoted"
     assert "Demoted" in world.events("fallen")

@@ -188,7 +188,7 @@ def test_a_stateful_set_is_scaled_up_and_down_and_put_back(operator: Any, world:
     wait(lambda: 5 <= status(world, "chat").get("ready", 0) == ready_in_set(world, "chat"), 120)
     load.rate = 10
     most = world.kube.get(of_sets(world, "chat"))["spec"]["replicas"]
-    wait(lambda: world.kube.get(of_sets(world, "chat"))["spec"]["replicas"] < most, 90)
+    wait(lambda: world.kube.get(of_sets(world, "chat"))["spec"]["replicas"] < most, 400)
     world.delete("rlscalingpolicies", "chat")
     wait(lambda: world.kube.get(of_sets(world, "chat"))["spec"]["replicas"] == 2, 30)
 
