@@ -157,16 +157,21 @@ def _propose(params: Params, state: State, samples: Samples, actor: ActorLike | 
     usable = np.isfinite(np.einsum("ij->i", probabilities))
     probabilities = mask_absent(probabilities, params.present)
     outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
-    action = most_likely(probabilities)
-    proposal = proposed_by(actor, observation, action)
-    if proposal.rule is not None and proposal.rule.lasting:
-        action[:, :2], state = steps_of_mean(state, probabilities, proposal.model)
+    proposal, state = proposed_by(actor, state, observation, probabilities)
     return replace(proposal, probabilities=probabilities, usable=usable, outside=outside), state
 
 
-def proposed_by(actor: ActorLike, observation: Observation, action: Int) -> Proposal:
-    """Return the proposal of an `action` (N, 3) by an actor that has seen the observation."""
-    return Proposal(observation, action, rule_under(actor), model=model_number(actor.manifest.digest))
+def proposed_by(
+    actor: ActorLike, state: State, observation: Observation, probabilities: Float32
+) -> tuple[Proposal, State]:
+    """Return the proposal of an actor that answers an observation with `probabilities` (N, 13), and the state after it.
+
+    Absent pools are masked.
+    """
+    action, rule, model = most_likely(probabilities), rule_under(actor), model_number(actor.manifest.digest)
+    if rule is not None and rule.lasting:
+        action[:, :2], state = steps_of_mean(state, probabilities, model)
+    return Proposal(observation, action, rule, model=model), state
 
 
 def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Bool, State]:

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rlscaler_core.decision.action import mask_absent, most_likely
+from rlscaler_core.decision.action import mask_absent
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry
 from rlscaler_core.decision.decide import decide, proposed_by
-from rlscaler_core.decision.headroom import steps_of_mean
 from rlscaler_core.decision.observation import observe, sense, stacked_input
 from rlscaler_core.decision.types import CPU, GPU, SIGNALS, Float, Int, Params, Samples, observations
 
@@ -157,12 +156,9 @@ def _with_fed(entry: Entry, actor: ActorLike, number: int) -> tuple[float, Calla
         rows = np.zeros(len(values), np.intp)
         params, several, samples = entry.params.take(rows), state.take(rows), entry.samples.take(rows)
         several.stack[:, -1, number] = values
-        probabilities = actor.probabilities(stacked_input(several))
-        action = most_likely(mask_absent(probabilities, params.present))
-        proposal = proposed_by(actor, observation.take(rows), action)
-        if proposal.rule is not None and proposal.rule.lasting:
-            action[:, :2], several = steps_of_mean(several, probabilities, proposal.model)
-        return _asked(actor, action, decide(params, several, samples, proposal).decision.trail[:, 0])
+        probabilities = mask_absent(actor.probabilities(stacked_input(several)), params.present)
+        proposal, after = proposed_by(actor, several, observation.take(rows), probabilities)
+        return _asked(actor, proposal.action, decide(params, after, samples, proposal).decision.trail[:, 0])
 
     known = np.isfinite(observation.values[0, number])
     return float(observation.fed[0, number]) if known else float("nan"), ask
