@@ -20,16 +20,16 @@ from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation import models
 from rlscaler_rl.results.statistics import mean_interval
-from rlscaler_rl.simulation import objectives
-from rlscaler_rl.simulation.episode import LATE_WEIGHT, run
+from rlscaler_rl.simulation.episode import run
 from rlscaler_rl.simulation.generative import draw
 from rlscaler_rl.simulation.randomisation import randomised
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
 from rlscaler_rl.simulation.remembered import HOUR, Pool
 from rlscaler_rl.simulation.scenario import PAST_SECONDS, Scenarios
+from rlscaler_rl.training.validation import nominal_j
 
 SEED = 20
-"""Of the services; trainings draw with other streams."""
+"""Seed of the drawn services; a training spawns other streams from its seed."""
 
 INTERVAL = 30.0
 """Seconds between two actions."""
@@ -60,8 +60,7 @@ def services(n: int, ranges: Ranges) -> Scenarios:
 def scores(played: Scenarios, actor: object) -> tuple[Float, Float]:
     """Return J (N,) at the price of the nominal service, as rewards are, and the late requests (N,) in percent."""
     result = run(played, actor).result
-    cost = result.cost * objectives.norms(played).size
-    return cost + LATE_WEIGHT * result.late_percent, result.late_percent
+    return nominal_j(result, played), result.late_percent
 
 
 @click.command()

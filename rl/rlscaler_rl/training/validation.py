@@ -103,7 +103,7 @@ def validate(actor: Any) -> dict[str, Any]:
         played = scenarios(interval, duration, anyhow)
         figures = run(played, actor).result
         tables[name] = by_workload(figures, played)
-        own.append(_j(figures, played))
+        own.append(nominal_j(figures, played))
         of_the_rule.append(_of_the_rule(condition))
     per_workload = {name: _mean(tables, (name,)) for name in WORKLOADS}
     against = _against(np.mean(own, axis=0), np.mean(of_the_rule, axis=0))
@@ -118,7 +118,7 @@ def best_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 @lru_cache(maxsize=len(CONDITIONS))
 def _of_the_rule(condition: tuple[float, int, bool]) -> Float:
     played = scenarios(*condition)
-    return _j(run(played, Rule()).result, played)
+    return nominal_j(run(played, Rule()).result, played)
 
 
 def _against(own: Float, rule: Float) -> dict[str, float]:
@@ -132,7 +132,7 @@ def _against(own: Float, rule: Float) -> dict[str, float]:
     return {"mean": mean, "low": mean - error, "high": mean + error}
 
 
-def _j(figures: Result, played: Scenarios) -> Float:
+def nominal_j(figures: Result, played: Scenarios) -> Float:
     """Return J (N,) at the price of the nominal service, see `validate`."""
     return np.asarray(figures.cost * objectives.norms(played).size + LATE_WEIGHT * figures.late_percent)
 
