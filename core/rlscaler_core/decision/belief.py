@@ -21,13 +21,13 @@ from rlscaler_core.decision.types import BELIEF, GPU, Bool, Float, Params, Sampl
 
 VALUE, VARIANCE, COVARIANCE, DECLARED = slice(0, 2), slice(2, 4), 4, slice(5, 7)
 RATE, READY, NOTED, MOVED, PRESSURE = 7, slice(8, 10), 10, 11, 12
-LOAD_MEAN, LOAD_SPREAD, USE_MEAN, USE_SLOPE, BELOW = 13, 14, slice(15, 17), slice(17, 19), slice(19, 21)
-LATENCY = 21
+LOAD_MEAN, LOAD_SPREAD, USE_MEAN, USE_SLOPE, BELOW, LATENCY = 13, 14, slice(15, 17), slice(17, 19), slice(19, 21), 21
 """Columns of `State.belief`. The capacity by pool in `Params.unit`, variances and covariance of its logarithms, and the
 declared capacity that it began from; means of arrival rate and of ready replicas over the window of the utilization,
 when they were noted, and when the belief was last moved, in unix seconds; the highest recent load over the believed
 capacity; mean and variance of the logarithm of that load, and by pool the mean of the logarithm of the utilization and
-its covariance with the former; and 1 where the belief is told to be below the declared capacity. NaN: not known."""
+its covariance with the former; 1 where the belief is told to be below the declared capacity; and the 95th percentile
+over the objective at the interval before. NaN: not known."""
 
 REACH = 10.0
 """Factor up to which the belief may leave a declared capacity, in both directions."""
@@ -50,6 +50,9 @@ MOVING = 1.0
 
 LEAST_USED = 0.15
 """Utilization below which the work that no request causes is too large a part of it."""
+
+UNUSED = 0.05
+"""Utilization below which replicas under load are not measured."""
 
 FULL = 0.97
 """Utilization from which a pool is full: it may answer less than arrives."""
@@ -197,10 +200,10 @@ class _Look(NamedTuple):
     says: Bool  # (N,) utilization says how far the belief is off
     latency: Float  # (N,) 95th percentile over the objective; NaN = not known
     blind: Bool  # (N,) utilization says nothing, now and in general
-    busy: Bool  # (N,) most of the work is in pools at or above their target utilization
+    busy: Bool  # (N,) most of the work is in pools above their target utilization by the tolerance of an HPA
     proven: Bool  # (N,) utilization was seen to follow the load
     doubtful: Bool  # (N,) utilization is high and may be true
-    idle: Bool  # (N, 2) the pool is in use, and below its target utilization
+    idle: Bool  # (N, 2) the pool is absent, or in use below its target utilization
 
 
 def _begun(params: Params, belief: Float, samples: Samples) -> Float:
@@ -244,19 +247,19 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
     belief[:, PRESSURE] = np.fmax(load, belief[:, PRESSURE] * np.exp(-elapsed / np.maximum(window, 1.0)))
     # Of a single pool over the declared capacity: replicas follow the belief, so the load over that hardly varies. The
     # utilization of one of two pools also follows the split of the traffic.
-    fixed = np.where(np.isfinite(belief[:, DECLARED]), belief[:, DECLARED], belief[:, VALUE])
-    alone = ~both(here)[:, None]
-    over = total(ready * np.where(here, np.where(alone, fixed, belief[:, VALUE]), 0.0))
-    follows, proven = _followed(belief, elapsed, rate / over, used)
+    declared = np.where(here & np.isfinite(belief[:, DECLARED]), belief[:, DECLARED], value)
+    capacity = np.where(both(here), total(carried), total(ready * declared))
+    follows, proven = _followed(belief, elapsed, rate / capacity, used)
     suspect = ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     usable = all_here(np.isfinite(used) & follows, here)
     full = total(part * (used >= FULL)) > 0.5
-    # An HPA does nothing within its tolerance, and no utilization is above full.
+    # An HPA adds replicas there: when answers are late as well, the belief must not say otherwise. Nothing is fuller
+    # than full.
     busy = total(part * (used >= np.minimum((1 + HPA_TOLERANCE) * params.target_utilization, FULL))) > 0.5
     says = (
         usable & ~full & ~suspect & np.isfinite(off) & np.isfinite(variance) & (mean_used > LEAST_USED) & (elapsed > 0)
     )
-    blind = ~usable | suspect | ((mean_used < 0.05) & (load > 0.3))
+    blind = ~usable | suspect | ((mean_used < UNUSED) & (load > 0.3))
     return _Look(
         elapsed,
         part,
@@ -268,7 +271,7 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
         busy & usable,
         all_here(proven, here),
         suspect & (used[:, GPU] < FULL) & follows[:, GPU],
-        ~here | ((used > LEAST_USED / 3) & (used < params.target_utilization)),
+        ~here | ((used > UNUSED) & (used < params.target_utilization)),
     )
 
 
@@ -348,7 +351,6 @@ def _by_lateness(params: Params, belief: Float, samples: Samples, seen: _Look) -
     unexplained = (belief[:, PRESSURE] < ROOM) & informed
     # A belief above the declared capacity gives way to lateness, whatever utilization says.
     raised = either(belief[:, VALUE] > 1.05 * belief[:, DECLARED])
-    # An HPA adds replicas above the target utilization: with late answers as well the belief must not say otherwise.
     # Latency that falls is that of a queue that drains: the replicas carry more than arrives.
     drains = latency < DRAINS * belief[:, LATENCY]
     belief[:, LATENCY] = latency

@@ -18,7 +18,7 @@ from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import CPU, GPU, OBSERVATIONS, Bool, Float, Observation, Params
 from rlscaler_core.decision.units import LOADS, SIGNALS, UNITS, SignalName, UnitName
 
-ROUNDING = 1e-6
+EDGE = 1e-6
 """Share of a bound by which a value may pass it: the ratio of two capacities is rounded."""
 
 
@@ -109,7 +109,7 @@ class Envelope(_Model):
     def _beyond(self, params: Params, lag_seconds: Float | None) -> NDArray[np.bool_]:
         """Return where (N, len(_MEASURED)) a value is outside its bounds, by more than the rounding of a ratio."""
         values, bounds = self._measured(params, lag_seconds)
-        return np.asarray((values < bounds[:, 0] * (1 - ROUNDING)) | (values > bounds[:, 1] * (1 + ROUNDING)))
+        return np.asarray((values < bounds[:, 0] * (1 - EDGE)) | (values > bounds[:, 1] * (1 + EDGE)))
 
     def _trained(self, params: Params) -> Bool:
         """Return where (N,) the load is counted and the latency is taken as in training."""

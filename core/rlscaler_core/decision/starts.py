@@ -66,7 +66,7 @@ def used_load(params: Params, state: State, samples: Samples, load: Float) -> Fl
     told = np.isfinite(used) & np.isfinite(params.requests_per_second) & ~ignores_load(state)
     told = all_here(told, params.present & (samples.ready_replicas > 0)) & pays_for_starts(params)
     work = np.where(params.present & told[:, None], samples.ready_replicas * params.requests_per_second * used, 0.0)
-    return np.fmin(total(np.nan_to_num(work)), MOST_USED * np.nan_to_num(load))
+    return np.fmin(total(work), MOST_USED * load)
 
 
 def prepared_loads(params: Params, state: State, samples: Samples, plain: Float, prices: Prices) -> tuple[Float, Float]:

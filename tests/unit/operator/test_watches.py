@@ -1,4 +1,4 @@
-"""What kopf watches and remembers, and APIs that come and go, against a real HTTP server."""
+"""Watches of kopf, its memory of objects, and APIs that come and go, against a real HTTP server."""
 
 import asyncio
 import json
