@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from rlscaler_dev.demo.kafka.cli import kafka
-from rlscaler_dev.demo.options import PRESENT_FILE, Seconds, pattern, place
+from rlscaler_dev.demo.options import PRESENT_FILE, Seconds, duration, interval, pattern, place
 from rlscaler_dev.demo.settings import CPU_POOL, DAILY, GPU_POOL, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
 from rlscaler_dev.demo.vertical.cli import vertical
@@ -32,20 +32,8 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @pattern(
     DAILY, "Shape of the load; daily: recorded traffic with a job that comes every day, which the policy has seen."
 )
-@click.option(
-    *("--duration", "duration_seconds"),
-    type=click.IntRange(10, 86_400),
-    default=300,
-    show_default=True,
-    help="Seconds of load.",
-)
-@click.option(
-    *("--interval", "interval_seconds"),
-    type=click.IntRange(10, 300),
-    default=15,
-    show_default=True,
-    help="Action interval of the policy in seconds.",
-)
+@duration(10, 86_400, 300)
+@interval(15)
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),

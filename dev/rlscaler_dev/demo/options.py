@@ -57,6 +57,28 @@ def pattern(default: str, meaning: str) -> Callable[[F], F]:
     return add
 
 
+def duration(fewest: int, most: int, default: int) -> Callable[[F], F]:
+    """Add `--duration`, from `fewest` to `most` seconds."""
+    return click.option(
+        *("--duration", "duration_seconds"),
+        type=click.IntRange(fewest, most),
+        default=default,
+        show_default=True,
+        help="Seconds of load.",
+    )
+
+
+def interval(default: int) -> Callable[[F], F]:
+    """Add `--interval`, the action interval."""
+    return click.option(
+        *("--interval", "interval_seconds"),
+        type=click.IntRange(10, 300),
+        default=default,
+        show_default=True,
+        help="Action interval of the policy in seconds.",
+    )
+
+
 def place(name: str, seed: str, out: str | None = None) -> Callable[[F], F]:
     """Add `--seed` (of a subject), `--out` and `--cluster-name` ; `out` describes the default folder."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rlscaler_dev.demo.kafka.plan import CONTENDERS, OF_POLICIES, Play
-from rlscaler_dev.demo.options import REPORT, pattern, place
+from rlscaler_dev.demo.options import REPORT, duration, interval, pattern, place
 from rlscaler_loadgen.streams.cli import protocol_option
 
 
@@ -29,21 +29,8 @@ from rlscaler_loadgen.streams.cli import protocol_option
     help="Bundled policy: rule beside the HPA, or the network streams beside rule, tuned KEDA and HPA.",
 )
 @pattern("spike", "Shape of the load.")
-@click.option(
-    *("--duration", "duration_seconds"),
-    type=click.IntRange(20, 86_400),
-    default=240,
-    show_default=True,
-    help="Seconds of load.",
-)
-@click.option(
-    "--interval",
-    "interval_seconds",
-    type=click.IntRange(10, 300),
-    default=15,
-    show_default=True,
-    help="Action interval.",
-)
+@duration(20, 86_400, 240)
+@interval(15)
 @protocol_option
 @click.option("--skew", type=click.FloatRange(0, 5), default=0.0, show_default=True, help="Skew of the keys; 0 = even.")
 @click.option(

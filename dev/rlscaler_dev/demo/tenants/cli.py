@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rlscaler_dev.demo.options import REPORT, place
+from rlscaler_dev.demo.options import REPORT, duration, interval, place
 from rlscaler_dev.demo.tenants.manifests import CONTENDERS
 
 DEFAULTS = ("hpa", "policies", "max-min")
@@ -22,13 +22,7 @@ DEFAULTS = ("hpa", "policies", "max-min")
     show_default=True,
     help="Contender: the scaler, and the arbiter of the GPUs; several are played one after another.",
 )
-@click.option(
-    *("--duration", "duration_seconds"),
-    type=click.IntRange(60, 7200),
-    default=300,
-    show_default=True,
-    help="Seconds of load.",
-)
+@duration(60, 7200, 300)
 @click.option(
     "--speed",
     type=click.FloatRange(1, 60),
@@ -36,14 +30,7 @@ DEFAULTS = ("hpa", "policies", "max-min")
     show_default=True,
     help="Seconds of the recorded loads in one second.",
 )
-@click.option(
-    "--interval",
-    "interval_seconds",
-    type=click.IntRange(10, 300),
-    default=10,
-    show_default=True,
-    help="Action interval.",
-)
+@interval(10)
 @place("demo-tenants", "Of arrivals and service times.")
 @REPORT
 def tenants(names: tuple[str, ...], only_report: bool, **options: Any) -> None:
