@@ -45,9 +45,6 @@ NOISE, NOISE_ABOVE = 0.2, 0.3
 """Standard deviation of a measurement from a whole window, beside the chance of arrivals, below and above the belief.
 Taking replicas for better than they are costs more than the contrary."""
 
-MOVING = 1.0
-"""Weight of a change of load or replicas within the window: utilization is then of another moment."""
-
 LEAST_USED = 0.15
 """Utilization below which the work that no request causes is too large a part of it."""
 
@@ -122,15 +119,11 @@ def note(params: Params, state: State, samples: Samples) -> State:
     anew = ~((elapsed >= 0) & (elapsed <= 10 * np.maximum(window, params.sense_seconds)))
     elapsed = np.where(anew, 0.0, elapsed)
     # An exponential mean of time constant w / 2 lags as much as the mean over a window w.
-    age = np.where(np.isfinite(samples.age_seconds[:, 3]), samples.age_seconds[:, 3], 0.0)
-    belief[:, READY] = _mean(
-        belief[:, READY], samples.ready_replicas.astype(np.float64), elapsed, window / 2 + age, anew
-    )
-    fresh = arrivals_known(params, samples)
-    rate = _mean(
-        belief[:, RATE, None], samples.arrival_rate[:, None], elapsed, (window - params.window_seconds) / 2, anew
-    )
-    belief[:, RATE] = np.where(fresh, rate[:, 0], np.nan)
+    lag = window / 2 + np.where(np.isfinite(samples.age_seconds[:, 3]), samples.age_seconds[:, 3], 0.0)
+    belief[:, READY] = _mean(belief[:, READY], samples.ready_replicas.astype(np.float64), elapsed, lag, anew)
+    apart = (window - params.window_seconds) / 2
+    rate = _mean(belief[:, RATE, None], samples.arrival_rate[:, None], elapsed, apart, anew)
+    belief[:, RATE] = np.where(arrivals_known(params, samples), rate[:, 0], np.nan)
     belief[:, NOTED] = samples.time
     return replace(state, belief=belief)
 
@@ -153,8 +146,7 @@ def learn(params: Params, state: State, samples: Samples) -> State:
         belief[:, VALUE] = np.where(params.learns_capacity[:, None], value, belief[:, VALUE])
         # Two bounds, so that a belief between them does not write the status again and again.
         ratio = np.where(params.present, belief[:, VALUE] / declared, np.nan)
-        told = (ratio < TOLD_BELOW) | ((belief[:, BELOW] > 0) & (ratio < TOLD_AGAIN))
-        belief[:, BELOW] = told
+        belief[:, BELOW] = (ratio < TOLD_BELOW) | ((belief[:, BELOW] > 0) & (ratio < TOLD_AGAIN))
     return replace(state, belief=belief)
 
 
@@ -238,9 +230,8 @@ def _look(params: Params, belief: Float, samples: Samples) -> _Look:
     now = np.where(here, samples.ready_replicas, 0)
     changed = np.log(samples.arrival_rate / rate) ** 2
     changed += total(part * np.log(np.maximum(now, 0.3) / np.maximum(ready, 0.3)) ** 2)
-    variance = (
-        np.where(off > 0, NOISE_ABOVE, NOISE) ** 2 + 2 / (rate * window) + (0.02 / mean_used) ** 2 + MOVING * changed
-    )
+    # After a change of load or replicas within the window utilization is of another moment.
+    variance = np.where(off > 0, NOISE_ABOVE, NOISE) ** 2 + 2 / (rate * window) + (0.02 / mean_used) ** 2 + changed
     # Overlapping windows say the same again.
     variance *= np.maximum(1.0, window / elapsed)
     load = np.maximum(rate / total(carried), samples.arrival_rate / total(now * value))
@@ -296,15 +287,14 @@ def _followed(belief: Float, elapsed: Float, load: Float, used: Float) -> tuple[
     """Return where (N, 2) utilization is not seen to ignore the load, and where it was seen to follow it."""
     x, y = np.log(load), np.log(np.maximum(used, 0.01))
     # Above full a utilization cannot follow the load.
-    full = either(used >= FULL)
-    x = np.where(full, np.nan, x)
+    x = np.where(either(used >= FULL), np.nan, x)
     fresh = np.isfinite(x)[:, None] & np.isfinite(y)
     measured = np.isfinite(x)
     first = measured & np.isnan(belief[:, LOAD_MEAN])
     belief[first, LOAD_MEAN], belief[first, LOAD_SPREAD] = x[first], 0.0
-    first2 = fresh & np.isnan(belief[:, USE_MEAN])
-    belief[:, USE_MEAN] = np.where(first2, y, belief[:, USE_MEAN])
-    belief[:, USE_SLOPE] = np.where(first2, 0.0, belief[:, USE_SLOPE])
+    first = fresh & np.isnan(belief[:, USE_MEAN])
+    belief[:, USE_MEAN] = np.where(first, y, belief[:, USE_MEAN])
+    belief[:, USE_SLOPE] = np.where(first, 0.0, belief[:, USE_SLOPE])
     a = elapsed / FOLLOW_SECONDS
     dx = np.where(measured, x - belief[:, LOAD_MEAN], 0.0)
     dy = np.where(fresh, y - belief[:, USE_MEAN], 0.0)
