@@ -60,6 +60,7 @@ def to_params(
         usage_seconds=usage_seconds,
         # The rate of a stream's consumers is counted from their commits, and is no matter of belief.
         learns_capacity=spec.capacity.trust == "learned" and spec.signal is None,
+        routed=spec.placement.http_route is not None,
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,

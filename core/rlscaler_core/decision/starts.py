@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlscaler_core.decision.belief import all_here, ignores_load
+from rlscaler_core.decision.evidence import all_here, ignores_load
 from rlscaler_core.decision.floor import pool_utilization
 from rlscaler_core.decision.forecast import grown_again
 from rlscaler_core.decision.forecaster.memory import is_kept

@@ -106,6 +106,7 @@ _PARAMS = {
     "ceiling": Column((), np.bool_, True),
     "ceiling_seconds": Column((), np.float64, 600.0),
     "pending_seconds": Column((2,), np.float64, np.nan),
+    "routed": Column((), np.bool_, False),
     "split_by_load": Column((), np.bool_, True),
     "budget_per_hour": Column((), np.float64, np.inf),
     "fallback": Column((), np.int32, FallbackBehavior.FORECAST_RULE),

@@ -58,7 +58,7 @@ EVENTS = 32
 TRIAL = 10
 """Numbers that are kept of the last scale-up of a stream's consumers: `throughput` has their meaning."""
 
-BELIEF = 22
+BELIEF = 25
 """Numbers that are kept of the belief about a replica's capacity: `belief` has their meaning."""
 
 HEADROOM = 9
@@ -182,6 +182,7 @@ class Params(Rows):
     max_age_seconds: Float  # (N,)
     target_utilization: Float  # (N, 2) fraction 0-1, for the reactive floor and the HPA formula
     reactive_floor: Bool  # (N,)
+    routed: Bool  # (N,) the traffic follows the weights; False in records of older releases
     split_by_load: Bool  # (N,) the forecast rule splits the traffic by the load; False in records of older releases
     ceiling: Bool  # (N,)
     ceiling_seconds: Float  # (N,) the stretch of measured load that the ceiling goes by

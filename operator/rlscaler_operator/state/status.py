@@ -31,7 +31,8 @@ from rlscaler_core.api.status import (
     Weights,
 )
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.belief import VALUE, VARIANCE, believed
+from rlscaler_core.decision.belief import believed
+from rlscaler_core.decision.evidence import VALUE, VARIANCE
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.headroom import above
 from rlscaler_core.decision.types import OBSERVATIONS, POOLS, Decision, Flag, Observation, Params, SignalState, State

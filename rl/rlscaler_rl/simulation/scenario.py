@@ -114,6 +114,7 @@ class Scenarios(Rows):
             interval_seconds=self.interval_seconds,
             window_seconds=self.arrival_window,
             usage_seconds=self.window,
+            routed=True,
             target_utilization=self.target_utilization[:, None],
         )
 

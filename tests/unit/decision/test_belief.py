@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rlscaler_core.decision.belief import DECLARED, REACH, VALUE, believed, below_declared, resume
+from rlscaler_core.decision.belief import REACH, believed, below_declared, resume
 from rlscaler_core.decision.decide import decide
+from rlscaler_core.decision.evidence import DECLARED, VALUE
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag
