@@ -100,6 +100,8 @@ def format_time(value: datetime) -> str:
 Text = Annotated[str, Field(max_length=32_768)]
 """A message for people."""
 
+Count = Annotated[int, Field(json_schema_extra={"format": "int32"})]
+
 Word = Annotated[str, Field(max_length=316)]
 """A reason or a name."""
 

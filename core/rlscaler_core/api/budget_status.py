@@ -6,9 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from rlscaler_core.api.base import Reported, Text, Time, Word
+from rlscaler_core.api.base import Count, Reported, Text, Time, Word
 from rlscaler_core.api.budget_members import MAP_BY_NAME, RESOURCES
-from rlscaler_core.api.status import MAP_BY_TYPE, Condition, Count, OperatorStatus
+from rlscaler_core.api.status import MAP_BY_TYPE, Condition
+from rlscaler_core.api.status_memory import OperatorStatus
 
 SHOWN = 1000
 """Most policies in `status.members`."""

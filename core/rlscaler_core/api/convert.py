@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.api.behavior import Behavior, ScalingRules
 from rlscaler_core.api.spec import Spec
-from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_core.api.status_memory import Learned, LearnedPool
 from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import BEHAVIOR_RULES, POOLS, FallbackBehavior, Params
 from rlscaler_core.decision.units import SIGNALS, UNITS
@@ -37,13 +37,15 @@ def to_params(
     off: Collection[str] = (),
     window_seconds: float = 0.0,
     usage_seconds: float = 0.0,
+    routed: bool = False,
 ) -> Params:
     """Return one row of parameters.
 
     Fields that the spec leaves open come from `learned`; an unknown capacity is NaN, and a cold start that was not
     measured is the one that the bundled actors were trained around. An absent pool has `present` False, no replicas and
     a step of 1, and so has one that is turned `off`. `window_seconds` is that of Prometheus's rates, `usage_seconds`
-    that of utilization and latency; the messages of a stream are counted between two looks instead.
+    that of utilization and latency; the messages of a stream are counted between two looks instead. `routed`: each pool
+    gets its part of the traffic by the decided weights.
     """
     utilization = spec.guards.target_utilization
     return make_params(
@@ -60,7 +62,7 @@ def to_params(
         usage_seconds=usage_seconds,
         # The rate of a stream's consumers is counted from their commits, and is no matter of belief.
         learns_capacity=spec.capacity.trust == "learned" and spec.signal is None,
-        routed=spec.placement.http_route is not None,
+        routed=routed,
         max_age_seconds=float(spec.metrics.max_age_seconds),
         target_utilization=np.array([utilization.gpu / 100, utilization.cpu / 100]),
         reactive_floor=spec.guards.reactive_floor,

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
-from rlscaler_core.api.status import Originals, PoolCounts
+from rlscaler_core.api.status_memory import Originals, PoolCounts
 from rlscaler_core.decision.types import POOLS, Decision
 from rlscaler_operator.actuation.backends import Weights
 from rlscaler_operator.actuation.drain import Need
@@ -27,6 +27,7 @@ from rlscaler_operator.state.findings import Problem
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.refusals import Refusal
 from rlscaler_operator.state.status import merge_patch
+from rlscaler_operator.state.traffic import UNKNOWN
 
 
 @dataclass(slots=True)
@@ -98,6 +99,9 @@ class Actuator:
             problem = await self._record_before_changes(policy)
         written, applied.warnings = await self.weight_writer.write(policy, weights)
         applied.weights_problem = written.problem or problem
+        # Shares of more than one together: a rule sends to one pool alone, or there is no route.
+        shares = policy.traffic.shift.shares or UNKNOWN
+        policy.traffic.follows = written.in_force and written.problem is None and sum(shares) < 1 + 1e-9
         running = (int(decision.base[0, 0]), int(decision.base[0, 1]))
         needed = running
         if written.went_through and problem is None:

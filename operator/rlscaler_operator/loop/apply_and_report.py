@@ -123,7 +123,7 @@ class Reconciler:
                 findings.weights_problem = applied.weights_problem
                 findings.warnings += applied.warnings
             else:
-                policy.traffic.pending = {}
+                policy.traffic.pending, policy.traffic.follows = {}, False
             policy.decision.keep_desired(outcome, acts=policy.spec.mode == "Auto", pending=policy.traffic.pending)
         if not may:
             findings.warnings += await self._sizer.withdraw(policy)

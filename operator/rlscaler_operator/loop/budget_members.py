@@ -16,7 +16,7 @@ import numpy as np
 
 from rlscaler_core.api.budget import BudgetSpec
 from rlscaler_core.api.budget_members import NOTHING, MemberShare, Terms
-from rlscaler_core.api.status import BudgetMembership
+from rlscaler_core.api.status_memory import BudgetMembership
 from rlscaler_core.arbiter.types import Members, make_members
 from rlscaler_operator.cluster.bodies import Key
 from rlscaler_operator.cluster.cache import WatchCache

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from rlscaler_core.api import Status
-from rlscaler_core.api.status import LEARNED_IN, Learned, LearnedPool
+from rlscaler_core.api.status_memory import LEARNED_IN, Learned, LearnedPool
 from rlscaler_core.api.targets import LONGEST_COLD_START
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.vertical.recommend import Memory, Usage, nothing_known

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from rlscaler_core.api import Condition, Status
-from rlscaler_core.api.status import PodSizes, SLOStatus
+from rlscaler_core.api.status import SLOStatus
+from rlscaler_core.api.status_memory import PodSizes
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.forecaster.memory import is_kept
 from rlscaler_core.decision.forecaster.storage import to_text

@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api.headroom import HeadroomStatus
-from rlscaler_core.api.status import EXPIRIES, CapacityStatus, Expiry, PlacementStatus, Stabilization, StabilizationPool
+from rlscaler_core.api.status import CapacityStatus, PlacementStatus
+from rlscaler_core.api.status_memory import EXPIRIES, Expiry, Stabilization, StabilizationPool
 from rlscaler_core.decision import headroom as headrooms
 from rlscaler_core.decision.belief import resume
 from rlscaler_core.decision.forecaster.memory import sound

@@ -16,7 +16,8 @@ from rlscaler_core.api.budget_members import MemberShare
 from rlscaler_core.api.budget_status import BudgetStatus, MemberStatus
 from rlscaler_core.api.exceptions import InvalidBudgetError
 from rlscaler_core.api.policy import plain
-from rlscaler_core.api.status import BudgetMembership, Condition
+from rlscaler_core.api.status import Condition
+from rlscaler_core.api.status_memory import BudgetMembership
 from rlscaler_core.arbiter.types import Loans, no_loans
 from rlscaler_core.decision.types import POOLS
 from rlscaler_operator.cluster.bodies import Key

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus
-from rlscaler_core.api.status import BudgetMembership, Learned
+from rlscaler_core.api.status_memory import BudgetMembership, Learned
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_core.decision.types import POOLS, State

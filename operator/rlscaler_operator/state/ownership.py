@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from rlscaler_core.api import Spec
-from rlscaler_core.api.status import Originals
+from rlscaler_core.api.status_memory import Originals
 from rlscaler_operator.cluster.bodies import Deployment, Key
 from rlscaler_operator.cluster.cache import WatchCache
 from rlscaler_operator.cluster.kinds import titled

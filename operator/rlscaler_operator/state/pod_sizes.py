@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from rlscaler_core.api.new_pods import NewPodSize
 from rlscaler_core.api.resources import PodResources, SizeRange
-from rlscaler_core.api.status import PodSizes, PodSizeStatus
+from rlscaler_core.api.status_memory import PodSizes, PodSizeStatus
 from rlscaler_core.vertical import recommend as vertical
 from rlscaler_core.vertical.quantities import readable, rounded, text
 from rlscaler_core.vertical.recommend import Memory, Ranges, Usage

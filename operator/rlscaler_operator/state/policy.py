@@ -91,12 +91,13 @@ class Policy:
         return {pool: None if d is None or d.deleting else d for pool, d in deployments.items()}
 
     def params(self) -> Params:
-        """Return one row, built again when the spec, the learned values or the turned-off pools change."""
-        version = (self.observed.generation, self.decision.learned, self.decision.off)
+        """Return one row, built again when the spec, the learned values, the turned-off pools or the route change."""
+        routed = self.traffic.follows
+        version = (self.observed.generation, self.decision.learned, self.decision.off, routed)
         if self._params is None or self._params[0] != version:
             seconds = self.load_seconds(self.subject)
             self._params = (
                 version,
-                to_params(self.spec, self.decision.learned, self.decision.off, seconds, self.usage_seconds),
+                to_params(self.spec, self.decision.learned, self.decision.off, seconds, self.usage_seconds, routed),
             )
         return self._params[1]

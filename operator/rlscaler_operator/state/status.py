@@ -21,15 +21,14 @@ from rlscaler_core.api.status import (
     Latency,
     ModelStatus,
     ObservationStatus,
-    OperatorStatus,
     PlacementName,
     PlacementStatus,
-    PoolCounts,
     Signal,
     TargetsStatus,
     TargetStatus,
     Weights,
 )
+from rlscaler_core.api.status_memory import OperatorStatus, PoolCounts
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.evidence import VALUE, VARIANCE

@@ -113,6 +113,8 @@ class TrafficState:
     foreign: ForeignWeights = field(default_factory=ForeignWeights)
     pending: Mapping[str, int] = field(default_factory=dict)
     """Replicas by pool that were decided upon and wait for the traffic to leave."""
+    follows: bool = False
+    """The HTTPRoute has the decided weights, so each pool gets its part of the traffic."""
     generation: int = -1
     """Generation of the spec that `pending` was decided under."""
     restoring_since: float | None = None

@@ -121,6 +121,7 @@ async def test_a_pool_goes_to_zero_only_after_its_weight(trial):
     trial.route([ref(f"{trial.name}-gpu", 800), ref(f"{trial.name}-cpu", 200)])
     await trial.apply((2, 3), (800, 200))
     await trial.apply((2, 3), (800, 200), seconds=60)
+    assert trial.policy.params().routed.all(), "each pool gets its part of the traffic"
     first = await trial.apply((0, 3), (0, 1000))
     assert trial.weights == [0, 1000]
     assert trial.world.replicas(trial.name) == (2, 3)
@@ -150,6 +151,7 @@ async def test_a_route_whose_weight_cannot_be_moved_keeps_its_pool(trial):
     for seconds in (0, 5, 60, 3600):
         applied = await trial.apply((0, 3), (0, 1000), seconds=seconds)
         assert applied.weights_problem.reason == "BackendMissing"
+        assert not trial.policy.params().routed.any()
         assert trial.world.replicas(trial.name) == (2, 3)
     assert trial.weights == [800, 200]
 
@@ -166,6 +168,7 @@ async def test_a_rule_that_sends_to_the_pool_alone_keeps_one_replica(trial):
     for seconds in (0, 5, 60):
         applied = await trial.apply((0, 3), (0, 1000), seconds=seconds)
     assert applied.weights_problem.reason == "BackendInOtherRule"
+    assert not trial.policy.params().routed.any(), "its part of the traffic is not known"
     assert trial.weights == [0, 1000]
     assert trial.world.replicas(trial.name) == (1, 3)
 

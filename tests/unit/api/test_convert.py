@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rlscaler_core.api import parse, to_params
-from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_core.api.status_memory import Learned, LearnedPool
 from rlscaler_core.decision.tables import make_params
 from rlscaler_core.decision.types import FallbackBehavior
 

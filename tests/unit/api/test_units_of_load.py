@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rlscaler_core.api import Status, parse, to_params
-from rlscaler_core.api.status import Learned, LearnedPool
+from rlscaler_core.api.status_memory import Learned, LearnedPool
 from rlscaler_core.decision.units import LatencySignal, LoadUnit
 
 TOKENS = {"metrics": {"preset": "vllm"}, "capacity": {"unit": "tokens"}}

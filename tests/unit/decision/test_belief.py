@@ -144,6 +144,39 @@ def test_a_pool_with_room_is_not_lowered_with_the_late_one():
     assert state.belief[0, 0] > 14
 
 
+def in_two_pools(params, belief, true, intervals=240):
+    """The belief after intervals in which the traffic follows the weights, of one GPU replica and ten CPU replicas."""
+    state = initial_state(1, 1, forecaster=False)
+    for tick in range(intervals):
+        load = 40 + 15 * np.sin(tick / 15)
+        split = np.array(state.weights[0]) / 1000
+        used = np.minimum(load * split / (np.array([1, 10]) * true), 1.0)
+        samples = replace(
+            measured(params, 1e6 + INTERVAL * tick, load, [1, 10], true, p95=300.0),
+            gpu_utilization=np.array([100 * used[0]]),
+            cpu_utilization=np.array([100 * used[1]]),
+        )
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+        if tick == 0:
+            state.belief[0, VALUE] = belief
+        state = decide(params, state, samples, kind="floor").state
+    return state.belief[0, VALUE]
+
+
+def test_a_pool_believed_far_too_low_is_measured_where_the_traffic_follows_the_weights():
+    """It gets little traffic, and without knowledge of that its utilization is a small part of the work."""
+    true = np.array([20.0, 4.0])
+    np.testing.assert_allclose(in_two_pools(service((20.0, 4.0), routed=True), (2.0, 4.0), true), true, rtol=0.12)
+    assert in_two_pools(service((20.0, 4.0)), (2.0, 4.0), true)[0] < 10
+
+
+@pytest.mark.parametrize("error", [(-0.3, 0.3), (0.4, -0.2)])
+def test_errors_of_two_pools_that_are_apart_are_told_apart(error):
+    true = np.array([20.0, 4.0]) * (1 + np.array(error))
+    np.testing.assert_allclose(in_two_pools(service((20.0, 4.0), routed=True), (20.0, 4.0), true), true, rtol=0.12)
+
+
 def test_a_queue_that_drains_lowers_nothing():
     drains = under(92.0, [9000.0 * 0.8**i for i in range(14)])
     assert drains[-1] > 0.88 * drains[0], "the first look alone counts"
@@ -157,9 +190,10 @@ readings = st.one_of(st.just(np.nan), st.floats(0, 1e4), st.just(np.inf))
 @given(
     st.lists(st.tuples(readings, readings, readings, readings, st.integers(0, 30), st.floats(0, 200)), max_size=25),
     st.sampled_from([20.0, 0.01, 1e5]),
+    st.booleans(),
 )
-def test_it_stays_within_its_bounds_whatever_is_measured(seen, declared):
-    params, state, time = service((declared, declared / 4)), initial_state(1, 1, forecaster=False), 1e6
+def test_it_stays_within_its_bounds_whatever_is_measured(seen, declared, routed):
+    params, state, time = service((declared, declared / 4), routed=routed), initial_state(1, 1, forecaster=False), 1e6
     for rate, gpu, cpu, p95, ready, step in seen:
         time += step
         samples = make_samples(

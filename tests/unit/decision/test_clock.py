@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from rlscaler_core.api.status import Expiry, Stabilization, StabilizationPool
+from rlscaler_core.api.status_memory import Expiry, Stabilization, StabilizationPool
 from rlscaler_core.decision.batch import Entry, decide_all, fresh_state
 from rlscaler_core.decision.forecaster.learn import HIGHEST_RATE, learn
 from rlscaler_core.decision.forecaster.memory import nothing_learned, recent_of, sound
