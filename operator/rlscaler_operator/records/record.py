@@ -128,7 +128,7 @@ def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:
     A sensing tick between two actions needs no actor. Raises RecordError, as `find` may.
     """
     if record.get("schema") != SCHEMA:
-        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
+        raise RecordError(f"schema is {record.get('schema')!r}, not {SCHEMA}: replay it with the release that wrote it")
     for name, kind in (("params", dict), ("state", dict), ("samples", dict), ("kind", str), ("generation", int)):
         if not isinstance(record.get(name), kind):
             raise RecordError(f"{name} is missing or malformed")

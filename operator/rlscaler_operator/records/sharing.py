@@ -133,7 +133,7 @@ def granted(grants: Grants, after: Loans) -> Json:
 def input_of(record: Json) -> ArbiterInput:
     """Return the arbiter's input in a record. Raises RecordError."""
     if record.get("schema") != SCHEMA:
-        raise RecordError(f"schema is {record.get('schema')!r}; this release reads {SCHEMA}")
+        raise RecordError(f"schema is {record.get('schema')!r}, not {SCHEMA}: replay it with the release that wrote it")
     try:
         m = len(record["policies"])
         rule, pool = record["rule"], record["pool"]

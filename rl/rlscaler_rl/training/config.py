@@ -118,7 +118,7 @@ class EnvironmentConfig(_Part):
 class AgentConfig(_Part):
     """Hyperparameters of PPO. The bundled network was trained with others, which its manifest states."""
 
-    steps: int = Field(default=500_000, ge=1)
+    steps: int = Field(default=300_000, ge=1)
     """Environment steps (action intervals)."""
     seed: int = Field(default=1, ge=0)
     checkpoint_episodes: int = Field(default=10, ge=1)

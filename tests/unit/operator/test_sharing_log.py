@@ -158,7 +158,7 @@ def test_a_log_of_a_release_without_sharings_replays(recorded, replayed):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"schema": "rlscaler.io/sharing/v9"}, "this release reads"),
+        ({"schema": "rlscaler.io/sharing/v9"}, "replay it with the release"),
         ({"rule": "Lottery"}, "'Lottery'"),
         ({"members": {"asked": [1.0]}}, "malformed"),
         ({"policies": ["ns/a", "b"]}, "malformed"),
