@@ -24,6 +24,7 @@ from rlscaler_core.decision.evidence import (
     RATE,
     READY,
     SPLIT,
+    USE_SLOPE,
     VALUE,
     VARIANCE,
     Look,
@@ -31,7 +32,7 @@ from rlscaler_core.decision.evidence import (
     look,
 )
 from rlscaler_core.decision.tables import arrivals_known
-from rlscaler_core.decision.types import BELIEF, Bool, Float, Params, Samples, State, either, total
+from rlscaler_core.decision.types import BELIEF, Bool, Float, Params, Samples, State, both, either, total
 
 REACH = 10.0
 """Factor up to which the belief may leave a declared capacity, in both directions."""
@@ -47,6 +48,9 @@ DRIFT = 0.05
 
 SURPRISE = 0.1
 """Standard deviation that is added after a measurement two deviations off: the capacity has changed."""
+
+CONTRADICTED = 0.8
+"""Part of the proof that utilization follows the load which is left after an interval in which late answers deny it."""
 
 UNPROVEN = 1.5
 """Factor up to which a belief rises above the declared capacity before utilization was seen to follow the load."""
@@ -112,7 +116,11 @@ def learn(params: Params, state: State, samples: Samples) -> State:
     belief = _begun(params, state.belief.copy(), samples)
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         seen = look(params, state, belief, samples)
-        moves = _by_utilization(belief, seen) + _by_lateness(params, belief, samples, seen)
+        moves, by_lateness = _by_utilization(belief, seen), _by_lateness(params, belief, seen)
+        # Late answers contradict a utilization that says that replicas carry more, and it measures less from then on.
+        contradicted = (by_lateness < 0) & (moves > 0)
+        belief[:, USE_SLOPE] *= np.where(contradicted, CONTRADICTED, 1.0)
+        moves = np.where(by_lateness < 0, np.minimum(moves, 0.0), moves) + by_lateness
         value = belief[:, VALUE] * np.exp(np.clip(moves, -MOST, MOST))
         declared = belief[:, DECLARED]
         # Until utilization was seen to follow the load, low latency has to agree with a rise far above the declaration.
@@ -192,29 +200,30 @@ def _by_utilization(belief: Float, seen: Look) -> Float:
     return moves
 
 
-def _by_lateness(params: Params, belief: Float, samples: Samples, seen: Look) -> Float:
+def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     """Return the moves (N, 2) of the logarithms by latency, where the load does not explain it."""
     latency, informed = seen.latency, np.isfinite(belief[:, RATE])
     unexplained = (belief[:, PRESSURE] < ROOM) & informed
-    # A belief above the declared capacity gives way to lateness, whatever utilization says.
-    raised = either(belief[:, VALUE] > 1.05 * belief[:, DECLARED])
     # Latency that falls is that of a queue that drains: the replicas carry more than arrives.
     drains = latency < DRAINS * belief[:, LATENCY]
     belief[:, LATENCY] = latency
-    lies = (seen.busy | raised) & (latency > 1) & unexplained & ~drains
-    belief[:, VARIANCE] = np.where(lies[:, None], np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
+    late = (latency > 1) & unexplained & ~drains
+    # A belief above the declared capacity gives way to lateness, whatever utilization says. Another pool with room is
+    # not the late one: lowered with the late one it would stay low, since utilization lifts the busy pool alone.
+    raised = belief[:, VALUE] > 1.05 * belief[:, DECLARED]
+    may_be_late = ~seen.idle | both(seen.idle)[:, None]
+    lies = late[:, None] & (raised | (seen.busy[:, None] & may_be_late))
+    belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
     misses = np.where(seen.blind & unexplained & ~drains, MISSES * np.nan_to_num(near), 0.0)
-    down = np.where(lies, OVERLOAD, misses)
+    down = np.where(lies, OVERLOAD, np.where(may_be_late, misses[:, None], 0.0))
     # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization:
     # a server that refuses what is too much answers the rest in time, however full it is.
     declared = belief[:, DECLARED]
     lowered = either(params.present & ((belief[:, VALUE] < declared) | np.isnan(declared)))
     loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
-    # A pool with room is not the late one. Lowered with the other it would stay low: utilization lifts the busy pool.
-    down = np.where(seen.idle & either(~seen.idle)[:, None], 0.0, down[:, None])
     return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
 
 

@@ -113,7 +113,7 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
         # Overlapping windows say the same again.
         variance = noise * np.maximum(1.0, window / elapsed)
         # Work that no request causes makes a utilization too high: a low one still says that replicas carry more.
-        loaded = (used > LEAST_USED) | (apart & (off > 0) & (used > 0))
+        loaded = (used > LEAST_USED) | ((off > 0) & (used > 0))
         return Measurement(
             part, off, variance, says & loaded & np.isfinite(off) & np.isfinite(variance) & (elapsed > 0)
         )

@@ -116,7 +116,7 @@ class EnvironmentConfig(_Part):
 
 
 class AgentConfig(_Part):
-    """Hyperparameters of PPO. The bundled network was trained with others, which its manifest states."""
+    """Hyperparameters of PPO; the bundled network is trained with the defaults."""
 
     steps: int = Field(default=300_000, ge=1)
     """Environment steps (action intervals)."""
