@@ -87,7 +87,7 @@ class Served:
 
     async def until(self, path: str, text: str) -> None:
         """Wait until a page shows a text."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while True:
                 if text in await self.get(path):
                     return

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from rlscaler_core.decision.action import most_likely
 from rlscaler_core.decision.batch import decide_all
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.guards import STAGES, without
@@ -42,7 +41,7 @@ def asked(actor, entry, **changes):
     for name, value in changes.items():
         getattr(samples, name)[:] = value
     outcome = decide_all([replace(entry, samples=samples)])[0]
-    return tuple(most_likely(outcome.decision.probabilities)[0].tolist()), outcome.decision.trail[0, 0].tolist()
+    return tuple(outcome.decision.action[0].tolist()), outcome.decision.trail[0, 0].tolist()
 
 
 def test_a_flip_is_where_the_answer_changes_and_not_before(ppo, entry):
