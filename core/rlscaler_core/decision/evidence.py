@@ -103,7 +103,9 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
     usable, suspect = np.isfinite(used) & follows, ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     all_usable, mean_used = all_here(usable, here), total(work) / carried
     changed = np.log(np.maximum(now, 0.3) / np.maximum(ready, 0.3)) ** 2
-    changed += np.where(apart[:, None], np.log(_parts(state.weights[:, GPU] / WHOLE) / part) ** 2, 0.0)
+    # Weights are whole numbers: a small part is not known well.
+    moved = np.log(_parts(state.weights[:, GPU] / WHOLE) / part) ** 2 + (0.5 / WHOLE / part) ** 2
+    changed += np.where(apart[:, None], moved, 0.0)
     moment = np.log(samples.arrival_rate / rate) ** 2
 
     def measurement(part: Float, load: Float, work: Float, used: Float, changed: Float, says: Bool) -> Measurement:

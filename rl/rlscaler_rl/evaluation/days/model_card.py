@@ -18,8 +18,9 @@ ALLOWED_PERCENT = 3.0
 
 LAYMAN = (
     "This is a small neural network that looks at ten numbers about a service, such as how many requests arrive, how "
-    "long they take and how busy its replicas are, and proposes again and again whether to add or to remove a replica "
-    "on GPUs or on CPUs; rules written by people decide which of these proposals are carried out."
+    "long they take and how busy its replicas are, and proposes again and again to keep a little more or less capacity "
+    "on GPUs or on CPUs than a forecast asks for; rules written by people decide which of these proposals are carried "
+    "out."
 )
 """Description of the model for a reader who has never seen one."""
 
@@ -64,8 +65,9 @@ def _headline(table: DayTable) -> str:
     days, origins = sum(len(load.days) for load in table.loads), len({load.group for load in table.loads})
     drawn = sum(load.drawn for load in table.loads)
     return (
-        f"{days} whole days of {len(table.loads)} loads of {origins} origins, of which {drawn} loads have drawn "
-        "seconds. Differences of J in percent, below 0 the network is better; intervals by bootstrap over origins."
+        f"{days} plays of whole days of {len(table.loads)} loads of {origins} origins, of which {drawn} loads have "
+        "drawn seconds; in the uncertain world a day is played at every error of the capacity and with every pool. "
+        "Differences of J in percent, below 0 the network is better; intervals by bootstrap over origins."
     )
 
 
@@ -113,7 +115,7 @@ def _scores(table: DayTable, policy: str) -> Table:
         figures = [f"{own.mean(metric):.2f}" for metric in ("j", "cost", "late_percent")]
         against = "-" if rule is None else f"{100 * (own.mean('j') / rule.mean('j') - 1):+.1f}"
         rows.append((f"{load.name}{' (s)' if load.drawn else ''}", str(len(load.days)), *figures, against))
-    return Table(("load", "days", "J", "cost", "late %", "against the rule, %"), rows)
+    return Table(("load", "plays", "J", "cost", "late %", "against the rule, %"), rows)
 
 
 def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
