@@ -32,8 +32,8 @@ def samples(time: float, rate: float, replicas: tuple[int, int] = (3, 1), **colu
     given: dict[str, Any] = {
         "time": time,
         "arrival_rate": rate,
-        "cpu_utilization": 50.0,
-        "gpu_utilization": 50.0,
+        "cpu_utilization": 30.0,
+        "gpu_utilization": 30.0,
         "memory_utilization": 50.0,
         "p95_ms": 100.0,
         "spec_replicas": replicas,
