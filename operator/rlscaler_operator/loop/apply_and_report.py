@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from dataclasses import replace
 
 from rlscaler_core.decision.batch import Outcome
 from rlscaler_operator.actuation.apply import Actuator, Applied
@@ -145,7 +146,9 @@ class Reconciler:
         assert decision is not None
         if traffic.pending and outcome.entry.kind == "floor" and not findings.problems:
             same = traffic.generation == policy.observed.generation
-            decision = (resumed(outcome, traffic.pending) if same else None) or decision
+            if same and (again := resumed(outcome, traffic.pending)) is not None:
+                # The belief about each pool goes by the weights in force.
+                decision, policy.decision.state = again, replace(outcome.state, weights=again.weights)
         return await self._actuator.apply(
             policy, decision, Need.of(outcome.entry.params, outcome.state, outcome.entry.samples)
         )
