@@ -23,7 +23,7 @@ ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
 
 
 @click.command("train")
-@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 500,000 by default.")
+@click.option("--steps", type=click.IntRange(1), help="Environment steps (action intervals); 300,000 by default.")
 @click.option("--seed", type=click.IntRange(0), help="Seeds the scenarios, the networks and the sampled actions.")
 @click.option("--config", type=PRESENT_FILE, help="JSON file with the parts `environment` and `agent`.")
 @click.option("--out", type=FOLDER, callback=writable, help="Result folder; rl/training_YYYYMMDD_HHMMSS by default.")

@@ -5,7 +5,7 @@ of more than five seconds of work is refused, and latency follows the queues. No
 may hold the most replicas for longer than a cold start.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ class Case:
     declared: tuple[float, float] = (20.0, 4.0)
     later: tuple[float, float] = (1.0, 1.0)
     """Factor on the true capacity by pool from the third hour on."""
-    empty_hours: float = field(default=0.0)
+    empty_hours: float = 0.0
 
 
 def half(used, time):

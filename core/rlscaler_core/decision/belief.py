@@ -90,7 +90,7 @@ MOST = 0.3
 
 
 def note(params: Params, state: State, samples: Samples) -> State:
-    """Remember the means of load and ready replicas over the window that utilization is a mean of; at every tick."""
+    """Remember the means of load, ready replicas and split over the window of the utilization; at every tick."""
     if not params.learns_capacity.any():
         return state
     belief = state.belief.copy()
@@ -102,8 +102,8 @@ def note(params: Params, state: State, samples: Samples) -> State:
     lag = window / 2 + np.where(np.isfinite(samples.age_seconds[:, 3]), samples.age_seconds[:, 3], 0.0)
     belief[:, READY] = _mean(belief[:, READY], samples.ready_replicas.astype(np.float64), elapsed, lag, anew)
     belief[:, SPLIT] = _mean(belief[:, SPLIT, None], state.weights[:, :1] / WHOLE, elapsed, lag, anew)[:, 0]
-    apart = (window - params.window_seconds) / 2
-    rate = _mean(belief[:, RATE, None], samples.arrival_rate[:, None], elapsed, apart, anew)
+    behind = (window - params.window_seconds) / 2
+    rate = _mean(belief[:, RATE, None], samples.arrival_rate[:, None], elapsed, behind, anew)
     belief[:, RATE] = np.where(arrivals_known(params, samples), rate[:, 0], np.nan)
     belief[:, NOTED] = samples.time
     return replace(state, belief=belief)

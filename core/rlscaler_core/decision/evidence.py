@@ -99,7 +99,7 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
     # a pool once believed low stays so: it gets little traffic, and its utilization is a small part of the work.
     apart = params.routed & both(here)
     part = np.where(apart[:, None], _parts(belief[:, SPLIT]), work / total(work)[:, None])
-    follows, proven = _followed(belief, elapsed, _tried(belief, rate, ready, carried, apart, part), used)
+    follows, proven = _followed(belief, elapsed, _load_to_follow(belief, rate, ready, carried, apart, part), used)
     usable, suspect = np.isfinite(used) & follows, ~proven[:, GPU] & here[:, GPU] & (used[:, GPU] >= SUSPECT)
     all_usable, mean_used = all_here(usable, here), total(work) / carried
     changed = np.log(np.maximum(now, 0.3) / np.maximum(ready, 0.3)) ** 2
@@ -149,7 +149,7 @@ def _parts(gpu: Float) -> Float:
     return np.stack([gpu, 1 - gpu], axis=1)
 
 
-def _tried(belief: Float, rate: Float, ready: Float, carried: Float, apart: Bool, part: Float) -> Float:
+def _load_to_follow(belief: Float, rate: Float, ready: Float, carried: Float, apart: Bool, part: Float) -> Float:
     """Return the load (N, 2) that utilization has to follow, over a capacity."""
     # Over the declared one where that is possible: replicas follow the belief, so the load over that hardly varies. The
     # utilization of one of two pools that share the load in an unknown way also follows their shares.
