@@ -41,6 +41,7 @@ def random_params(rng: np.random.Generator, n: int) -> Params:
         step_size=rng.integers(1, 4, (n, 2)),
         requests_per_second=np.where(rng.random((n, 2)) < 0.1, np.nan, rng.uniform(0.1, 40, (n, 2))),
         cold_start_seconds=rng.choice([5.0, 8.0, 45.0], (n, 2)),
+        start_seconds=rng.choice([0.0, 120.0, np.nan], (n, 2)),
         reactive_floor=rng.random(n) > 0.2,
         ceiling=rng.random(n) > 0.2,
         ceiling_seconds=rng.choice([60.0, 150.0, 600.0], n),

@@ -85,6 +85,7 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
         for name in ("min_replicas", "max_replicas", "cost_per_hour", "requests_per_second", "cold_start_seconds")
     }
     columns["step_size"] = np.ones(2, np.int32)
+    columns["start_seconds"] = np.full(2, math.nan)
     for index, pool in enumerate(POOLS):
         target = spec.targets.pool(pool)
         if target is None:
@@ -96,6 +97,7 @@ def _pools(spec: Spec, learned: Learned | None) -> dict[str, NDArray[Any]]:
         for name, values in (
             ("requests_per_second", (own.carried(spec.capacity.unit), spec.per_replica(pool))),
             ("cold_start_seconds", (own.cold_start_seconds, target.cold_start_seconds)),
+            ("start_seconds", (target.start_cost_seconds,)),
         ):
             for value in values:
                 if value is not None:

@@ -18,6 +18,7 @@ LONGEST_COLD_START = 3600
 """Longest cold start of a pod, in seconds."""
 
 ColdStart = Annotated[float, Field(gt=0, le=LONGEST_COLD_START)]
+StartCost = Annotated[float, Field(ge=0, le=86_400)]
 Kind = Annotated[str, Field(min_length=1, max_length=63, pattern=r"^[A-Z][A-Za-z0-9]*$")]
 ApiVersion = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^([-a-z0-9.]+/)?v[a-z0-9]+$")]
 
@@ -62,6 +63,10 @@ class Target(Model):
     cold_start_seconds: ColdStart | None = None
     """Seconds from the creation of a pod until it is ready; default: learned from the pods that were seen to
     start."""
+    start_cost_seconds: StartCost | None = None
+    """Seconds of its price that a start costs beside the time that the pod is there: the pull of the image before it,
+    the drain after it. The rule holds a replica whose load may return for as long as that is cheaper than a new start.
+    0 takes starts for free; default: 30 and two cold starts."""
     resources: PodResources | None = None
     """Sizing of its pods beside their number; default: none."""
 

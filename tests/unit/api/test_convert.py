@@ -123,6 +123,11 @@ def test_a_pod_may_be_pending_for_two_cold_starts_and_a_budget_is_not_limited_by
     assert np.isinf(row.budget_per_hour[0])
 
 
+def test_a_start_costs_what_the_pool_says_else_the_pull_of_an_image_and_a_drain(body):
+    row = params(body, {"targets.gpu.startCostSeconds": 0, "targets.cpu.coldStartSeconds": 7})
+    np.testing.assert_array_equal(row.start_seconds, [[0, 44]])
+
+
 def test_shortest_policy_is_the_decision_functions_default(body):
     row, default = params(body), make_params(1)
     for field in dataclasses.fields(row):

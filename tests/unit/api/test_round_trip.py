@@ -28,6 +28,7 @@ targets = st.fixed_dictionaries(
         "costPerHour": numbers,
         "requestsPerSecond": numbers,
         "coldStartSeconds": numbers,
+        "startCostSeconds": st.floats(0, 86_400),
     },
 )
 rules = st.fixed_dictionaries(

@@ -39,6 +39,14 @@ def test_the_policies_that_ship_are_read():
     assert not found.assumed, "the full policy says everything"
 
 
+def test_a_start_is_billed_as_the_policy_says(tmp_path):
+    def free(spec):
+        spec["targets"]["gpu"].update(startCostSeconds=0)
+
+    found = service_of(read_policy(policy(tmp_path, free)), 15)
+    assert found.columns()["start_seconds"].tolist() == [0, 30 + 2 * 8]
+
+
 def test_what_nobody_measured_is_named(tmp_path):
     assumed = read_policy(EXAMPLES / "policy.yaml").assumed
     assert "targets.gpu.coldStartSeconds = 45" in assumed
@@ -132,7 +140,8 @@ def test_how_often_prometheus_looks_is_bounded(tmp_path):
 @pytest.mark.parametrize("budget", [8.0, np.inf])
 def test_nobody_who_is_tried_spends_more_than_the_budget(budget):
     """HPA alone would run both pools at their most; live nothing behind the policy's budget could."""
-    service = make_service(budget_per_hour=np.array([budget]))
+    # The budget is of the replicas that run; a start is charged to J alone.
+    service = make_service(budget_per_hour=np.array([budget]), start_seconds=np.zeros((1, 2)))
     rows = from_rate(np.full((2, 600), 200.0), np.arange(2), 30.0, pattern="full", **service.columns())
     found = episode.run(service.bind(rows), Hpa(HpaSettings(0.3)), level="fluid").result
     assert ((found.cost * service.gpu_cost_per_hour <= 8.0) == np.isfinite(budget)).all()

@@ -16,7 +16,7 @@ from rlscaler_rl.evaluation.days.play import Bind, Days, prepared
 from rlscaler_rl.evaluation.days.service_load import LEAST_SECONDS, ServiceLoad, own
 from rlscaler_rl.evaluation.service_tuning.history import check_counter, check_unit, duration
 from rlscaler_rl.evaluation.service_tuning.service import check_scrape, service_of
-from rlscaler_rl.simulation.scenario import GPU_COST_PER_HOUR, NOMINAL
+from rlscaler_rl.simulation.scenario import GPU_COST_PER_HOUR, NOMINAL, start_seconds
 from rlscaler_rl.workloads import Part
 from rlscaler_rl.workloads.recording import read_load
 
@@ -84,7 +84,10 @@ class Judged:
 
     def notes(self) -> list[str]:
         """Return the assumptions and gaps behind every figure."""
-        figures = "J: GPU replicas plus half a replica for each % late; the hindsight rule knows the load to come"
+        figures = (
+            "J: GPU replicas plus half a replica for each % late; a start costs startCostSeconds of its price "
+            "beside its pod; the hindsight rule knows the load to come"
+        )
         return [figures, *self.service.notes, *remarks(self.trace, self.load, len(self.days.loads))]
 
 
@@ -135,7 +138,11 @@ def _example(trace: Trace) -> PlayedService:
         "name your own by --policy"
     )
     # A slower replica takes longer for a request, so the objective's latency grows as the replica's rate shrinks.
-    columns = {"rps": tuple(rps * factor), "slo_ms": NOMINAL["slo_ms"] / min(factor, 1.0)}
+    columns = {
+        "rps": tuple(rps * factor),
+        "slo_ms": NOMINAL["slo_ms"] / min(factor, 1.0),
+        "start_seconds": start_seconds(np.add(NOMINAL["cold_start_low"], NOMINAL["cold_start_high"]) / 2),
+    }
     capacity = factor * float((rps * most).sum())
     return PlayedService("example service", columns, None, GPU_COST_PER_HOUR, 1.0, capacity, (note,))
 

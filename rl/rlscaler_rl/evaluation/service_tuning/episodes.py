@@ -14,7 +14,7 @@ from rlscaler_rl.evaluation.service_tuning.history import GROWTH, History
 from rlscaler_rl.evaluation.service_tuning.service import UTILIZATION, Service
 from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.episode import LATE_WEIGHT, Result
-from rlscaler_rl.simulation.scenario import Scenarios, build, start_seconds
+from rlscaler_rl.simulation.scenario import Scenarios, build
 from rlscaler_rl.simulation.scenario_buffer import ChunkedSource
 from rlscaler_rl.simulation.tables import CVS
 from rlscaler_rl.workloads import PATTERNS, Part, TraceLoads, episodes
@@ -164,7 +164,6 @@ class ServiceSource:
             "rps": believed * (1 + rng.uniform(min(ERRORS), max(ERRORS), (n, 2))),
             "believed_rps": believed,
             "drift": DRIFT * (rng.random((n, 1)) < 0.5),
-            "start_seconds": start_seconds((known["cold_start_low"] + known["cold_start_high"]) / 2 * cold),
             "cold_start_low": known["cold_start_low"] * cold,
             "cold_start_high": known["cold_start_high"] * cold,
             "cv": rng.choice(len(CVS), n, p=[0.15, 0.7, 0.15]),

@@ -111,6 +111,7 @@ class Service:
             "rps": self.rps,
             "cold_start_low": cold * (1 - COLD_START_SPREAD),
             "cold_start_high": cold * (1 + COLD_START_SPREAD),
+            "start_seconds": params.start_seconds[0],
             "schedulable": (MAX_PODS, MAX_PODS),
             **scraped_every(self.scrape_seconds),
             "router": self.router,
