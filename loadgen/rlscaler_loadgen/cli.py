@@ -54,6 +54,16 @@ def common(command: Any) -> Any:
 )
 @click.option("--gpu-ms", default=50.0, show_default=True, help="Mean service time of a GPU replica.")
 @click.option("--cpu-ms", default=250.0, show_default=True, help="Mean service time of a CPU replica.")
+@click.option(
+    "--slowdown",
+    type=click.FloatRange(0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Factor on the service times of both pools, as by a new version of the model.",
+)
+@click.option(
+    "--slowdown-after", default=0.0, show_default=True, help="Seconds from the first request on until that factor."
+)
 @common
 def fleet(
     kubeconfig: str | None,
@@ -63,12 +73,14 @@ def fleet(
     http_route: str | None,
     gpu_ms: float,
     cpu_ms: float,
+    slowdown: float,
+    slowdown_after: float,
     **options: Any,
 ) -> None:
     """One process answers for all ready pods of one or two Deployments (for clusters whose nodes are simulated)."""
     from rlscaler_loadgen.service.app import Service, one_pool
     from rlscaler_loadgen.service.fleet import Fleet, run_fleet
-    from rlscaler_loadgen.service.replica import CPU, GPU
+    from rlscaler_loadgen.service.replica import CPU, GPU, Slowdown
     from rlscaler_loadgen.service.router import Router
 
     named = {"gpu": gpu_deployment, "cpu": cpu_deployment}
@@ -83,7 +95,8 @@ def fleet(
 
     async def main() -> None:
         only = one_pool(next(iter(deployments))) if len(deployments) == 1 else None
-        router = Router(flavours, options["seed"], options["variation"], weights=only)
+        slower = Slowdown(slowdown, slowdown_after)
+        router = Router(flavours, options["seed"], options["variation"], weights=only, slowdown=slower)
         running = Service(
             router, namespace, options["name"], options["slo_ms"] / 1000, tuple(deployments), options["models"]
         )

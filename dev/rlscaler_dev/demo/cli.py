@@ -45,6 +45,20 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @click.option("--slo-ms", type=click.FloatRange(10, 5000), default=1000.0, show_default=True, help="Latency objective.")
 @_cold_start(GPU_POOL)
 @_cold_start(CPU_POOL)
+@click.option(
+    "--capacity-error",
+    type=click.FloatRange(-90, 100),
+    default=0.0,
+    show_default=True,
+    help="Requests/s of a replica over the declared number, minus 1, in %; -30: a third slower than the policy says.",
+)
+@click.option(
+    "--capacity-error-after",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds of load until then, as where a new version of the model is rolled out.",
+)
 @click.option("--kubeconfig", type=PRESENT_FILE, help="Run on this cluster instead of starting a control plane.")
 @click.option("--keep-cluster", is_flag=True, help="Leave the cluster and the service's objects for a closer look.")
 def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float], **options: Any) -> None:

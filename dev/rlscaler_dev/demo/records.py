@@ -63,6 +63,8 @@ class Run:
     server_version: str
     versions: dict[str, str] = field(default_factory=dict)
     cost_per_hour: dict[str, float] = field(default_factory=dict)
+    capacity_error: float = 0.0
+    capacity_error_after: float = 0.0
 
     @classmethod
     def of(cls, settings: Settings, server_version: str, started_at: float) -> Self:
@@ -78,6 +80,8 @@ class Run:
             server_version=server_version,
             versions=versions(),
             cost_per_hour={pool.name: pool.cost_per_hour for pool in settings.pools},
+            capacity_error=settings.capacity_error,
+            capacity_error_after=settings.capacity_error_after,
         )
 
     def write(self, path: Path) -> None:

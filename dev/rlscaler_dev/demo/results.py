@@ -20,7 +20,7 @@ from rlscaler_dev.demo.plot import Shown, draw
 from rlscaler_dev.demo.records import Records, read_records
 from rlscaler_dev.demo.settings import COPIES, GPU_POOL, HPA, POLICY, POOLS
 from rlscaler_dev.demo.timeline import EXISTING, SPEC, build_timeline
-from rlscaler_dev.demo.words import cold_sentence, sentence, used
+from rlscaler_dev.demo.words import capacity_sentence, cold_sentence, sentence, used
 from rlscaler_dev.exceptions import DemoError
 
 
@@ -90,8 +90,14 @@ class ResultFolder:
         # Only a spike jumps unannounced: the daily job was seen before, the other shapes do not jump.
         if summaries[POLICY]["pattern"] == "spike":
             text = f"{text} {cold_sentence(timelines, GPU_POOL)}".strip()
+        text = f"{text} {capacity_sentence(read_records(self.data / POLICY).run, self._believed())}".strip()
         self._finish({"sentence": text, "copies": summaries}, [shown for shown, _ in copies.values()], text)
         return text
+
+    def _believed(self) -> float | None:
+        """Return the requests/s of a GPU replica that the operator believes in the end; None where it never said."""
+        lines = self.audit.read_text().splitlines() if self.audit.exists() else []
+        return json.loads(lines[-1])["capacity"]["gpu"] if lines else None
 
     def _finish(self, summary: dict[str, Any], shown: list[Shown], text: str) -> None:
         self.summary.write_text(json.dumps(summary, indent=2) + "\n")

@@ -67,6 +67,10 @@ class Settings:
     slo_ms: float = 1000.0
     gpu: Pool = GPU_POOL
     cpu: Pool = CPU_POOL
+    capacity_error: float = 0.0
+    """Requests/s of a replica over the declared number, minus 1, in %."""
+    capacity_error_after: float = 0.0
+    """Seconds of load until a replica answers so many; before, the declared number is right."""
     trace: Path | None = None
     """CSV of time and rate for the pattern `trace`."""
     namespace: str = NAMESPACE

@@ -164,6 +164,9 @@ def fleet_options(name: str, namespace: str, pools: Sequence[Pool], seed: int, s
 def demo_service(settings: Settings, cluster: ClusterInfo, supervisor: Supervisor, name: str = "service") -> Service:
     """The service of the demo: two pools and the HTTPRoute between them; `name` is that of its process."""
     options = fleet_options(SERVICE, settings.namespace, settings.pools, settings.seed, settings.slo_ms)
+    if settings.capacity_error:
+        slowdown = 1 / (1 + settings.capacity_error / 100)
+        options += ["--slowdown", f"{slowdown:.4f}", "--slowdown-after", f"{settings.capacity_error_after:g}"]
     return Service(cluster, supervisor, [*options, "--http-route", SERVICE], name)
 
 

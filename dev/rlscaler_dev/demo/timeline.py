@@ -52,6 +52,7 @@ class Timeline:
     cpu_weight: Float  # (n,)
     placement: Float  # (n,) index in PLACEMENTS, -1 = no placement
     cost: Float  # (n,) so far, currency units
+    capacity_ratio: Float  # (n,) requests/s of a replica over the declared number
 
     def __len__(self) -> int:
         return len(self.t)
@@ -78,9 +79,11 @@ def build_timeline(records: Records) -> Timeline:
     gpu, cpu = (records.replicas[pool] for pool in POOLS)
     gpu_now, cpu_now, route = gpu.at(edges[1:]), cpu.at(edges[1:]), records.routes.at(edges[1:])
     price = [records.run.cost_per_hour.get(pool, np.nan) / 3600 for pool in POOLS]
+    seconds = np.arange(n, dtype=float)
+    changed = seconds >= records.run.capacity_error_after
     cost = price[0] * gpu.integral(edges)[:, EXISTING] + price[1] * cpu.integral(edges)[:, EXISTING]
     return Timeline(
-        t=np.arange(n, dtype=float),
+        t=seconds,
         offered_rps=records.offered_rps,
         sent=_count(second, n),
         ok=_count(second[requests.ok], n),
@@ -99,6 +102,7 @@ def build_timeline(records: Records) -> Timeline:
         cpu_weight=route[:, CPU_WEIGHT],
         placement=np.nan_to_num(records.decisions.placements.at(edges[1:])[:, 0], nan=UNKNOWN_PLACEMENT),
         cost=np.cumsum(cost),
+        capacity_ratio=np.where(changed, 1 + records.run.capacity_error / 100, 1.0),
     )
 
 

@@ -13,6 +13,7 @@ from rlscaler_dev.demo.settings import CPU_POOL, GPU_POOL, POOLS, Pool
 from rlscaler_dev.demo.timeline import Timeline
 
 if TYPE_CHECKING:
+    from rlscaler_dev.demo.records import Run
     from rlscaler_dev.demo.tails import DecisionLine
 
 LIKELY = 0.1
@@ -66,7 +67,8 @@ class Reaction:
 
 def ready_capacity(timeline: Timeline, gpu: Pool = GPU_POOL, cpu: Pool = CPU_POOL) -> Any:
     """Return the requests/s (n,) that the ready replicas carry at full utilization."""
-    return timeline.gpu_ready * gpu.requests_per_second + timeline.cpu_ready * cpu.requests_per_second
+    declared = timeline.gpu_ready * gpu.requests_per_second + timeline.cpu_ready * cpu.requests_per_second
+    return declared * timeline.capacity_ratio
 
 
 def jump_second(timeline: Timeline) -> int | None:
@@ -103,6 +105,20 @@ def used(summary: Mapping[str, Any]) -> str:
     late = summary["slo_violation_ratio"]
     share = "none" if late is None else f"{100 * late:.1f} %"
     return f"{share} late or not at all, with {summary['gpu_replica_seconds'] / 3600:.2f} GPU-hours"
+
+
+def capacity_sentence(run: Run, believed: float | None, gpu: Pool = GPU_POOL) -> str:
+    """Return the sentence on a capacity that is not as declared; empty where it is."""
+    if not run.capacity_error:
+        return ""
+    begin = f"From second {run.capacity_error_after:g} on" if run.capacity_error_after else "All the time"
+    direction = "less" if run.capacity_error < 0 else "more"
+    declared = gpu.requests_per_second
+    text = f"{begin} a replica answers {abs(run.capacity_error):g} % {direction} than the policy declares"
+    true = declared * (1 + run.capacity_error / 100)
+    if believed is None:
+        return f"{text}."
+    return f"{text}: {true:.3g} requests/s a GPU replica, declared {declared:.3g}, measured by rlscaler {believed:.3g}."
 
 
 def cold_sentence(timelines: Mapping[str, Timeline], gpu: Pool) -> str:

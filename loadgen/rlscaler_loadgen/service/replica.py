@@ -67,6 +67,21 @@ class ServiceTimes:
             yield from rng.lognormal(-sigma * sigma / 2, sigma, 4096).tolist()
 
 
+@dataclass
+class Slowdown:
+    """Service times multiplied by `factor`, from `after` seconds behind the first request on."""
+
+    factor: float = 1.0
+    after: float = 0.0
+    _first: float | None = field(default=None, init=False, repr=False)
+
+    def at(self, time: float) -> float:
+        """Return the factor of a request that arrives at `time` seconds of the event loop."""
+        if self._first is None:
+            self._first = time
+        return self.factor if time - self._first >= self.after else 1.0
+
+
 class QueueFullError(Exception):
     """The replica's queue is full: answer 503."""
 

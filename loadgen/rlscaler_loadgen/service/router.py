@@ -22,6 +22,7 @@ from rlscaler_loadgen.service.replica import (
     Replica,
     ReplicaGoneError,
     ServiceTimes,
+    Slowdown,
 )
 
 Routing = Literal["least-loaded", "round-robin", "power-of-two", "random"]
@@ -80,6 +81,7 @@ class Router:
 
     weights: per pool, any scale. None = share by the ready replicas' capacity.
     variation: coefficient of variation of the lognormal service times.
+    slowdown: of both pools, as by a new version of the model.
     """
 
     flavours: Mapping[str, Flavour] = field(default_factory=lambda: dict(FLAVOURS))
@@ -87,6 +89,7 @@ class Router:
     variation: float = 0.5
     routing: Routing = "least-loaded"
     weights: dict[str, float] | None = None
+    slowdown: Slowdown = field(default_factory=Slowdown)
     pods: dict[str, Pod] = field(default_factory=dict)
     replicas: dict[str, Replica] = field(default_factory=dict)
 
@@ -137,7 +140,8 @@ class Router:
         was begun starts again at another pod. Raises UnavailableError; when cancelled, the pod forgets the request.
         """
         loop = asyncio.get_running_loop()
-        factor, arrived = next(self._times), loop.time()
+        arrived = loop.time()
+        factor = next(self._times) * self.slowdown.at(arrived)
         announce = routed or (lambda pool: None)
         while True:
             try:

@@ -8,7 +8,14 @@ import pytest
 from rlscaler_dev.demo.results import summarise
 from rlscaler_dev.demo.settings import GPU_POOL, HPA, POLICY
 from rlscaler_dev.demo.timeline import build_timeline
-from rlscaler_dev.demo.words import change_words, cold_sentence, reaction, sentence
+from rlscaler_dev.demo.words import (
+    capacity_sentence,
+    change_words,
+    cold_sentence,
+    reaction,
+    ready_capacity,
+    sentence,
+)  # fmt: skip
 
 from .records_fixture import made_up_run, make_records, make_requests, make_run, make_steps
 
@@ -47,6 +54,17 @@ def test_a_cold_spike_is_said_to_be_nobodys_to_serve_with_the_reaction_of_both()
     assert text.startswith("Nobody can serve a jump that nothing announced: a GPU pod takes 35 to 55 s")
     assert "the HPA ordered nothing and never carried it" in text
     assert f"rlscaler ordered after {found.ordered:.0f} s and carried it after {found.carried:.0f} s" in text
+
+
+def test_replicas_slower_than_declared_carry_less_from_their_second_on_and_a_sentence_says_so() -> None:
+    run = make_run(capacity_error=-30.0, capacity_error_after=2.0)
+    true, told = build_timeline(make_records(run=run)), build_timeline(make_records())
+    assert (ready_capacity(true) / ready_capacity(told)).tolist() == pytest.approx([1.0, 1.0, 0.7, 0.7])
+    assert capacity_sentence(make_run(), 20.0) == ""
+    assert capacity_sentence(run, 14.26) == (
+        "From second 2 on a replica answers 30 % less than the policy declares: 14 requests/s a GPU replica, declared "
+        "20, measured by rlscaler 14.3."
+    )
 
 
 def test_without_a_jump_nothing_is_said_of_one() -> None:

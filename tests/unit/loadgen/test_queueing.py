@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rlscaler_loadgen.service.replica import CPU, GPU, Flavour, QueueFullError, Replica, ReplicaGoneError, ServiceTimes
+from rlscaler_loadgen.service.replica import (
+    CPU,
+    GPU,
+    Flavour,
+    QueueFullError,
+    Replica,
+    ReplicaGoneError,
+    ServiceTimes,
+    Slowdown,
+)  # fmt: skip
 from rlscaler_loadgen.service.router import ROUTINGS, Answer, Pod, Router, UnavailableError
 
 InFakeTime = Callable[[Callable[[], Any]], Any]
@@ -135,6 +144,18 @@ def test_without_weights_the_ready_capacity_shares(in_fake_time: InFakeTime) -> 
         assert await pools_of(made, 280) == {"gpu": 200, "cpu": 80}
 
     in_fake_time(main)
+
+
+def test_a_new_version_slows_every_request_from_its_second_on(in_fake_time: InFakeTime) -> None:
+    async def main() -> list[float]:
+        made = router({"g": "gpu"}, variation=1e-9, slowdown=Slowdown(2.0, after=10.0))
+        served = []
+        for _ in range(3):
+            served.append((await made.serve()).served_seconds)
+            await asyncio.sleep(6)
+        return served
+
+    assert in_fake_time(main) == pytest.approx([0.05, 0.05, 0.1], rel=1e-6)
 
 
 @pytest.mark.parametrize("weights", [{"gpu": 1.0, "cpu": 1.0}, None, {"gpu": 0.0, "cpu": 0.0}])
