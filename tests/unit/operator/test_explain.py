@@ -209,6 +209,25 @@ def test_decisions_are_found_by_their_beginning(rule, entry, log):
     assert "of ns/other" in run("last", path, "--policy", "ns/other").output
 
 
+def test_all_changes_of_replicas_are_listed_with_their_load_and_stages(rule, entry, log):
+    entries = [entry(actor=rule, rate=rate, replicas=(1, 1)) for rate in (60.0, 10.0)]
+    outcomes = decide_all(entries)
+    path = log(*outcomes)
+    found = run("changes", path)
+    assert found.exit_code == 0, found.output
+    page = json.loads(run("changes", path, "-o", "json").output)
+    ((policy, listed),) = page.items()
+    assert listed["decisions"] == 2
+    assert [change["load"] for change in listed["changes"]][0] == 60.0
+    change, desired = listed["changes"][0], outcomes[0].decision.desired[0].tolist()
+    assert [change["after"][pool] for pool in ("gpu", "cpu")] == desired
+    assert change["before"] == {"gpu": 1, "cpu": 1}
+    assert set(change["stages"]) <= {"plan", *STAGES}
+    assert change["decision_id"] in found.output
+    assert policy in found.output
+    assert "no decision of nobody/none" in run("changes", path, "--policy", "nobody/none").output
+
+
 def test_what_cannot_be_decided_again_is_shown_as_recorded(ppo, entry, log):
     outcome = decide_all([entry(actor=ppo)])[0]
     done = run("last", log(outcome, actor={"name": "tailored", "digest": "ab" * 32}))

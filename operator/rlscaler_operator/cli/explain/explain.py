@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
     from rlscaler_operator.records.log import Line
 
-LAST = "last"
+LAST, CHANGES = "last", "changes"
 SHORTEST_PREFIX = 4
 FOR_REPLAY = ("params", "state", "samples", "guards")
 """Parts of a record that only a replay needs."""
 
 
 @click.command()
-@click.argument("what", metavar="POLICY|ID", shell_complete=complete_names)
+@click.argument("what", metavar="POLICY|ID|changes", shell_complete=complete_names)
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @cluster_options
 @log_options("With PATHS: ")
@@ -39,14 +39,17 @@ def explain(
 
     With PATHS the decision is computed again, and besides: the actor's probabilities, the replicas without each guard,
     and the nearest values of the measured signals at which the actor would have chosen another action. ID is as in
-    status.lastDecision.id, its beginning, or "last".
+    status.lastDecision.id, its beginning, or "last"; "changes" lists every change of replicas, such as those of a day.
 
     \b
     rlscaler explain chat -n workloads
     rlscaler explain last results/demo-daily
     rlscaler explain 01a1fefb /var/log/rlscaler/audit.jsonl
+    rlscaler explain changes /var/log/rlscaler --policy workloads/chat
     """
-    if paths:
+    if paths and what == CHANGES:
+        _explain_changes(paths, policy, output)
+    elif paths:
         _explain_record(what, paths, models, policy, output)
     elif models or policy:
         raise click.UsageError("--model and --policy are about audit logs: name their PATHS, or leave the options out")
@@ -85,6 +88,29 @@ def _explain_record(
         print_json({name: record[name] for name in record if name not in FOR_REPLAY} | asdict(analysis))
     else:
         print_page(record_page(record, analysis))
+
+
+def _explain_changes(paths: tuple[Path, ...], policy: str | None, output: str) -> None:
+    """Print the changes of each policy in the logs, or of one."""
+    from rlscaler_operator.cli.explain.changes_page import changes_of, changes_page
+    from rlscaler_operator.exceptions import RecordError
+    from rlscaler_operator.records.log import find_files, read
+
+    records: dict[str, list[dict[str, Any]]] = {}
+    try:
+        for line in read(find_files(paths)):
+            if line.record is not None and policy in (None, line.policy):
+                records.setdefault(line.policy, []).append(line.record)
+    except RecordError as error:
+        raise click.ClickException(str(error)) from error
+    pages = {name: page for name, own in records.items() if (page := changes_of(own)) is not None}
+    if not pages:
+        raise click.ClickException(f"no decision{f' of {policy}' if policy else ''} is in the log")
+    if output == "json":
+        print_json({name: page.to_json() for name, page in pages.items()})
+    else:
+        for name, page in pages.items():
+            print_page(changes_page(page, name))
 
 
 def _find(lines: Iterable[Line], wanted: str, policy: str | None) -> dict[str, Any]:
