@@ -25,7 +25,7 @@ TESTBEDS = "rlscaler.testbeds"
 SHARED = frozenset(
     {
         *("namespace", "prometheus_url", "locust_url", "episode_duration", "action_interval", "min_replicas"),
-        *("max_replicas", "objective", "latency_weight", "throughput_weight", "efficiency_weight", "stability_weight"),
+        *("max_replicas", "objective"),
     }
 )
 """Fields of a configuration file that mean the same to a simulation and to a cluster."""

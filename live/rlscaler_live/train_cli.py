@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
@@ -10,10 +11,14 @@ from typing import Any
 import click
 
 from rlscaler_core.options import FILE, FOLDER, PRESENT_FILE, writable
+from rlscaler_rl.results.document import print_table
 from rlscaler_rl.workloads.cli import FILL, OF_PROMETHEUS, asked, refuse_of_prometheus
 from rlscaler_rl.workloads.recording import read_load
 
 MODELS = Path(str(files("rlscaler_core.models")))
+
+WIDTH = 150
+"""Columns of a terminal that the table of KISim takes."""
 
 PUBLISH, DO_NOT_PUBLISH = 0, 3
 """Exit codes; 2 is bad input."""
@@ -63,7 +68,8 @@ def general(
     """Train a policy with PPO and export it as ONNX.
 
     The folder gets best_model.zip, policy.onnx, manifest.json, checkpoints, training_progress.json and .png,
-    evaluations and TensorBoard files.
+    evaluations and TensorBoard files. A --config of KISim (four weights of the reward, or its names of PPO's
+    parameters) runs that experiment instead: no rule and no shield, and baselines of one pool beside it.
     """
     from rlscaler_rl.training.config import ConfigError, TrainingConfig
     from rlscaler_rl.training.errors import TrainingError
@@ -72,6 +78,13 @@ def general(
         raise click.UsageError("--ray: name the seeds to train there with --seeds 1,2,3")
     if seeds is not None and (seed is not None or environment == "cluster"):
         raise click.UsageError("--seeds: leave out --seed and --env cluster")
+    from rlscaler_live.kisim.config import is_kisim
+
+    if config is not None and is_kisim(config):
+        if seeds is not None or resume or install:
+            raise click.UsageError(f"{config}: a configuration of KISim; leave out --seeds, --resume and --install")
+        _run_kisim(config, out, steps, 1 if seed is None else seed, environment == "cluster")
+        return
     if environment == "cluster":
         if resume or install:
             raise click.UsageError("--env cluster: --resume and --install are for --env sim; leave them out")
@@ -114,6 +127,28 @@ def general(
     if install:
         runs.install(folder, MODELS)
         click.echo(f"installed as {MODELS / 'ppo.onnx'} and {MODELS / 'ppo.json'}")
+
+
+def _run_kisim(path: Path, out: Path | None, steps: int | None, seed: int, live: bool) -> None:
+    """Run the experiment of a KISim configuration, whose cluster is the file's or one that is started for it."""
+    from rlscaler_live.ground import ground
+    from rlscaler_live.kisim.config import KisimConfig
+    from rlscaler_live.kisim.experiment import run
+    from rlscaler_rl.training.config import ConfigError
+    from rlscaler_rl.training.train import new_folder
+
+    try:
+        config = KisimConfig.load(path)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    if steps is not None:
+        episodes = -(-steps // config.environment.intervals)
+        config = config.model_copy(update={"training": config.training.model_copy(update={"episodes": episodes})})
+    folder = out or new_folder()
+    with ExitStack() as stack:
+        cluster = stack.enter_context(ground(config.environment.cluster(), folder, seed, click.echo)) if live else None
+        table = run(config, folder, click.echo, seed=seed, cluster=cluster)
+    print_table(table, [f"{folder / 'kisim.png'} has the picture, {folder / 'kisim.json'} all figures"], WIDTH)
 
 
 def _seeds(seeds: str | None) -> list[int]:

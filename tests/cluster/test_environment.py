@@ -22,6 +22,7 @@ from rlscaler_dev.demo.testbed import local_testbed
 from rlscaler_live.environment import KubernetesEnv, LiveEnvironmentError
 from rlscaler_live.environment import episode as episodes
 from rlscaler_live.environment.load import LoadProcess
+from rlscaler_live.kisim.env import make_kisim
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings
 from tests.harness.waiting import stalls, undisturbed, until
 
@@ -77,6 +78,33 @@ def weights(kube: KubeClient) -> list[int]:
 @pytest.mark.long
 def test_stable_baselines_accepts_it(make):
     check_env(make(episode_duration=100))
+
+
+@pytest.fixture
+def kisim(config: dict[str, Any]) -> Iterator[Any]:
+    env = make_kisim(cluster=config | {"episode_duration": 60})
+    yield env
+    env.close()
+
+
+def test_the_environment_of_kisim_changes_the_present_replicas_and_no_guard_does(kisim, kube):
+    observation, begun = kisim.reset(options={"pattern": "ramp", "seed": 1})
+    assert begun["replicas"] == (3, 3) == replicas(kube)
+    assert kisim.observation_space.contains(observation)
+    _, reward, _, truncated, info = kisim.step(np.array([0, 4, 1]))
+    assert not truncated
+    assert info["replicas"] == (1, 5) == replicas(kube)
+    # A reactive floor would add replicas to a pool of one under this load, and a ceiling take idle ones.
+    _, _, _, _, info = kisim.step(np.array([2, 2, 1]))
+    assert info["replicas"] == (1, 5) == replicas(kube)
+    assert np.isfinite(reward)
+    assert kisim.intervals[-1].throughput > 0
+    assert kisim.intervals[-1].p95_ms > 0
+
+
+@pytest.mark.long
+def test_stable_baselines_accepts_that_of_kisim(kisim):
+    check_env(kisim)
 
 
 @pytest.fixture

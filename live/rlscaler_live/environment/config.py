@@ -56,7 +56,7 @@ class EnvironmentConfig(BaseModel):
     max_replicas: int = Field(default=10, ge=1)
     """Most replicas of either pool."""
     latency_weight: float = 0.4
-    """This and the next three belong to the objective `weighted`."""
+    """Weight in the reward of `make_kisim`, as the next three."""
     throughput_weight: float = 0.3
     efficiency_weight: float = 0.2
     stability_weight: float = 0.1

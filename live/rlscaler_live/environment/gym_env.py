@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from rlscaler_core.decision.action import HEADS, from_indices
 from rlscaler_core.decision.observation import ObservationContract
 from rlscaler_core.decision.rule import RuleSettings
-from rlscaler_core.decision.types import OBSERVATIONS, Float32, SignalState
+from rlscaler_core.decision.types import OBSERVATIONS, Float32, Samples, SignalState
 from rlscaler_live.environment.config import EnvironmentConfig
 from rlscaler_live.environment.counters import Totals
 from rlscaler_live.environment.episode import Controller, Episode
@@ -108,6 +108,8 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Float32, dict[str, Any]]:
         super().reset(seed=seed)
+        # Equal seeds give equal loads, so that the rotation begins anew at the seed's pattern.
+        self._episodes = self._episodes if seed is None else seed
         chosen, self._running = options or {}, False
         patterns = self.config.patterns
         self._pattern = str(chosen.get("pattern", patterns[self._episodes % len(patterns)]))
@@ -142,6 +144,11 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         self._run(episode.ask(controller, rng))
         stacked = self._run(episode.pass_interval(controller, rng))
         return self._outcome(stacked, float(np.abs(episode.samples.spec_replicas - base).sum()))
+
+    @property
+    def samples(self) -> Samples:
+        """Measurements of the last sensing tick, one row."""
+        return self._begun().samples
 
     @property
     def timeline(self) -> list[dict[str, Any]]:
@@ -229,17 +236,12 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         return float(np.mean(rate))
 
     def _objective(self) -> Reward:
-        from rlscaler_rl.training.objective import interval_reward
+        from rlscaler_rl.simulation.objectives import interval_reward
 
-        weights = {
-            name: getattr(self.config, f"{name}_weight")
-            for name in ("latency", "throughput", "efficiency", "stability")
-        }
         try:
-            reward: Reward = interval_reward(self.config.objective, weights)
-        except (KeyError, ValueError) as error:
+            return interval_reward(self.config.objective)
+        except ValueError as error:
             raise LiveEnvironmentError(f"environment.objective: {error}") from error
-        return reward
 
     def _connected(self) -> Episode:
         if self._episode is None:

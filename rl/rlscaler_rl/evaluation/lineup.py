@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.types import CPU, GPU, Float
+from rlscaler_core.decision.types import Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.baselines.actors import FrozenActor, RandomActor, UntrainedActor
 from rlscaler_rl.baselines.hindsight import Hindsight
@@ -20,14 +20,7 @@ from rlscaler_rl.evaluation.board import POLICY, SEED
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.tuning.cache import is_tuned, tuned
 from rlscaler_rl.evaluation.tuning.contenders import CONTENDERS, Controller
-from rlscaler_rl.simulation.cluster import MAX_PODS
 from rlscaler_rl.simulation.scenario import Scenarios
-
-EQUAL_COST = "equal_cost"
-"""Role of static replicas of one pool alone at exactly the policy's mean cost."""
-
-GPU_ONLY, CPU_ONLY = "static_gpu_only", "static_cpu_only"
-POOLS = {GPU_ONLY: GPU, CPU_ONLY: CPU}
 
 COMPARISON = "comparison"
 CONTROLS = ("random", "frozen", "unscaled", "untrained")
@@ -46,7 +39,7 @@ EVALUATED = (
     "hindsight",
     "hindsight_tuned",
 )
-"""Contenders of `evaluate`; `compare` plays all entries, sweeps HPA's target and adds the pools of equal cost."""
+"""Contenders of `evaluate`; `compare` plays all entries and sweeps HPA's target."""
 
 HPA_TARGETS = (0.5, 0.6, 0.7, 0.9)
 """Utilization targets swept beside the default of 80 %, to show HPA's own cost-late front."""
@@ -66,7 +59,7 @@ class Entry:
     """Name for people."""
 
     role: str
-    """`policy`, `variant` (the bundled policy, tuned as contenders are), `seed`, `contender`, `equal_cost`, `sweep` (a
+    """`policy`, `variant` (the bundled policy, tuned as contenders are), `seed`, `contender`, `sweep` (a
     variant drawn on the front only), `control` (must lose visibly) or `reference` (knows the load to come).
     For one service also `spec` (a network under the recommended spec), `tuned` and `today`."""
 
@@ -93,9 +86,7 @@ def contenders(
         Entry(f"seed_{number}", f"{other.name} (seed {number})", SEED, _always(other.actor))
         for number, other in enumerate(loaded[1:], 2)
     ]
-    labels = {GPU_ONLY: "Static GPU only, same cost", CPU_ONLY: "Static CPU only, same cost"}
-    static = [Entry(name, labels[name], EQUAL_COST, unscaled) for name in POOLS if kind == COMPARISON]
-    return [listed[0], *siblings, *listed[1:], *static]
+    return [listed[0], *siblings, *listed[1:]]
 
 
 def lineup(
@@ -144,20 +135,6 @@ def standing(scenarios: Scenarios, replicas: NDArray[np.int64]) -> Scenarios:
         max_replicas=replicas,
         schedulable=np.maximum(scenarios.schedulable, replicas),
     )
-
-
-def at_equal_cost(scenarios: Scenarios, pool: int, cost: float) -> Scenarios:
-    """Return the episodes with `pool` alone, ready from the first second, at a mean cost of `cost`.
-
-    `cost` is in GPU replica equivalents. Replicas are whole, so some episodes have one more than others, spread evenly
-    over the rows; limits on replicas and nodes are lifted as far as the cost needs.
-    """
-    price = scenarios.price_ratio if pool == CPU else np.ones(len(scenarios))
-    # Whole numbers whose running sum follows that of the exact ones.
-    replicas = np.diff(np.floor(np.cumsum(cost / price) + 0.5), prepend=0.0).astype(np.int64)
-    chosen = np.zeros((len(scenarios), 2), np.int64)
-    chosen[:, pool] = np.clip(replicas, 1, MAX_PODS)
-    return replace(standing(scenarios, chosen), present=chosen > 0)
 
 
 _ROLES = {"hindsight": "reference", "ppo": "variant"}

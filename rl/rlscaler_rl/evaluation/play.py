@@ -14,7 +14,7 @@ from rlscaler_rl.evaluation import models
 from rlscaler_rl.evaluation.board import Board
 from rlscaler_rl.evaluation.episodes import Fold, blocks_played, describe, digest, folds_of, joined, name_of
 from rlscaler_rl.evaluation.invariants import Audit
-from rlscaler_rl.evaluation.lineup import EQUAL_COST, POOLS, Entry, at_equal_cost, contenders
+from rlscaler_rl.evaluation.lineup import Entry, contenders
 from rlscaler_rl.evaluation.processes import side_by_side
 from rlscaler_rl.evaluation.schema import Workload
 from rlscaler_rl.evaluation.settings import EvaluationSettings
@@ -54,8 +54,6 @@ class Task:
     workload: str
     contender: str
     timeline: bool
-    cost: float | None = None
-    """Mean cost of a static pool of equal cost, GPU replica equivalents."""
 
 
 @dataclass(slots=True)
@@ -86,20 +84,13 @@ def play(
     for workload in settings.played:
         _note_workload(played, workload)
 
-    def task(workload: str, name: str, cost: float | None = None) -> Task:
-        recorded = timelines is None or name in timelines
-        return Task(settings, known, kind, workload, name, recorded, cost)
-
     known = tuple((model.source, model.digest) for model in loaded)
-    static = [entry.name for entry in entries if entry.role == EQUAL_COST]
-    names = [entry.name for entry in entries if entry.name not in static]
-    _collect(played, [task(workload, name) for workload in settings.played for name in names], progress, workers)
-    # The static pools of equal cost come last: they need the cost of the policy.
-    policy = played.board.policy.name
-    costs = {name: played.board.mean(name_of(name), policy, "cost") for name in settings.played}
-    counted = [name for name in settings.played if name not in settings.apart]
-    last = [task(workload, name, costs[workload]) for workload in counted for name in static]
-    _collect(played, last, progress, workers)
+    tasks = [
+        Task(settings, known, kind, workload, entry.name, timelines is None or entry.name in timelines)
+        for workload in settings.played
+        for entry in entries
+    ]
+    _collect(played, tasks, progress, workers)
     return played
 
 
@@ -155,8 +146,6 @@ def play_one(task: Task) -> TaskResult:
     for fold in _folds(task.workload, settings):
         entry = _entries(task.kind, task.models, task.workload, fold.number)[task.contender]
         scenarios = fold.scenarios
-        if task.cost is not None:
-            scenarios = at_equal_cost(scenarios, POOLS[task.contender], task.cost)
         first = task.timeline and not finished
         done = play_entry(entry, scenarios, name_of(task.workload), audit, level, settings.seed, timeline=first)
         finished.append(done)

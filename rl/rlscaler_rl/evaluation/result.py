@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from rlscaler_rl.evaluation.board import METRICS
-from rlscaler_rl.evaluation.claims import claims
 from rlscaler_rl.evaluation.gate import closed, gate, like_for_like, training_seeds
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played
@@ -55,7 +54,6 @@ def result_file(
         closed=closed(board),
         like_for_like=like_for_like(board),
         training_seeds=training_seeds(board),
-        claims=claims(board),
         dependence=checks,
         invariants=played.audit.invariants(),
         digests=Digests(

@@ -9,10 +9,12 @@ import numpy as np
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board, Named
 from rlscaler_rl.evaluation.schema import Dependence, Difference, Row, Summary
 from rlscaler_rl.results.statistics import Interval, Verdict
-from rlscaler_rl.simulation.objectives import WEIGHTS, improvements
 
 BASELINE = "hpa"
-"""The contender that the `weighted` objective compares with: HPA as Kubernetes sets it up by default."""
+"""The contender that the weighted improvement compares with: HPA as Kubernetes sets it up by default."""
+
+WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
+"""Weights of the parts of the weighted improvement."""
 
 FEWEST_CHANGES = 1.0
 """Changes an episode that a baseline counts at least: with hardly any, one change more would be -1000 %."""
@@ -83,7 +85,7 @@ def as_difference(interval: Interval, reference: float, *, decidable: bool = Tru
 
 
 def improvement(board: Board, workload: str, contender: str) -> dict[str, float] | None:
-    """Return the `weighted` objective in % against default HPA on the same workload, and its four parts, not clipped.
+    """Return the weighted improvement in % against default HPA on the same workload, and its four parts, not clipped.
 
     `all` has the mean of the workloads' improvements. None where default HPA was not played.
     """
@@ -107,7 +109,11 @@ def _improvement(board: Board, workload: str, contender: str) -> dict[str, float
 
     baseline = figures(BASELINE)
     baseline["stability"] = max(baseline["stability"], FEWEST_CHANGES)
-    parts = {name: 100 * float(value) for name, value in improvements(figures(contender), baseline).items()}
+    own = figures(contender)
+    # Of a cost or a latency less is better, of a throughput more.
+    gains = {name: 1 - own[name] / baseline[name] for name in ("latency", "efficiency", "stability")}
+    gains["throughput"] = own["throughput"] / baseline["throughput"] - 1
+    parts = {name: 100 * float(gains[name]) for name in WEIGHTS}
     return parts | {"weighted": sum(weight * parts[name] for name, weight in WEIGHTS.items())}
 
 

@@ -54,8 +54,7 @@ class Row(Document):
     label: str
     role: str = Field(
         description="policy, variant (the bundled policy tuned as its rivals are), seed (the same recipe, another "
-        "training seed), contender, equal_cost (static replicas "
-        "at the policy's own mean cost), sweep, control or reference"
+        "training seed), contender, sweep, control or reference"
     )
     runs: int
     episodes: int = Field(description="per run")
@@ -63,7 +62,7 @@ class Row(Document):
     metrics: dict[str, Summary] = Field(description="see `metrics` at the top for meaning and unit")
     difference: Difference | None = Field(description="null for the policy itself")
     improvement: dict[str, float] | None = Field(
-        description="objective `weighted`: % against default HPA on this workload for latency, throughput, "
+        description="% against default HPA on this workload for latency, throughput, "
         "efficiency and stability, and their weighted sum; negative is worse, nothing is clipped"
     )
 
@@ -156,19 +155,6 @@ class SeedRow(Document):
     rivals: list[Rival] = Field(description="mean over the seeds minus rival, resampled likewise")
 
 
-class Claim(Document):
-    """A figure of earlier research beside the same figure measured here."""
-
-    workload: str
-    quantity: str
-    against: str
-    claimed: float | None = Field(description="null where the claim was `better` without a figure")
-    measured: float
-    low: float
-    high: float
-    finding: str
-
-
 class Workload(Document):
     """Test episodes of one workload."""
 
@@ -229,7 +215,6 @@ class ResultFile(Document):
     closed: list[Closed]
     like_for_like: list[Like] = Field(description="empty where the settings in question were not played everywhere")
     training_seeds: list[SeedRow] = Field(description="empty unless several models were given")
-    claims: list[Claim]
     dependence: list[Dependence]
     invariants: list[Invariant]
     digests: Digests

@@ -314,18 +314,13 @@ class Batch:
         self._move_capacity(self.rows)
         self.level.advance(self.facts, self.cluster, self.rows, seconds)
 
-    def finish_interval(self, *, latencies: bool = False) -> None:
-        """Let every row's own action interval pass, from just after `act` to just before the next `observe`.
-
-        With `latencies` the histogram of the cluster is kept up to date.
-        """
+    def finish_interval(self) -> None:
+        """Let every row's own action interval pass, from just after `act` to just before the next `observe`."""
         for tick, count in enumerate(self._acting):
             if tick:
                 self._unexplained_tick(count)
             self._move_capacity(self.rows[:count])
             self.level.advance(self.facts, self.cluster, self.rows[:count], SENSE_SECONDS)
-            if latencies:
-                self.level.count_latencies(self.facts, self.cluster, self.rows[:count])
 
     def _unexplained_tick(self, count: int) -> None:
         """Run `floor_tick` for the first `count` rows, without the reasons of changed replicas."""

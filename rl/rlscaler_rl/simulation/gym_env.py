@@ -22,7 +22,8 @@ PATTERNS = ("ramp", "spike", "periodic", "random")
 class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
     """The nominal service under one pattern; observation (10 k,) float32, action MultiDiscrete([5, 5, 3]).
 
-    `pattern` None takes the patterns in turn. With a `rule` actions are added to that forecast rule's replicas.
+    `pattern` None takes the patterns in turn, from that of the seed on. With a `rule` actions are added to that
+    forecast rule's replicas.
     Episodes are truncated after `duration_seconds`, never terminated.
     """
 
@@ -51,6 +52,8 @@ class SimulatorEnv(gym.Env[NDArray[np.float32], NDArray[np.int64]]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.float32], dict[str, Any]]:
         super().reset(seed=seed)
+        # Equal seeds give equal episodes, so that the rotation begins anew at the seed's pattern.
+        self._episodes = self._episodes if seed is None else seed
         pattern = self._patterns[self._episodes % len(self._patterns)]
         self._episodes += 1
         drawn = int(self.np_random.integers(2**31))

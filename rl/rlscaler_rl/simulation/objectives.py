@@ -112,40 +112,6 @@ def performance_cost(spent: Counters, norms: Norms, changed: Float) -> Float:
     return goodput / np.maximum(cost, 1e-6) - REWARD_SCALE * CHURN_WEIGHT * changed * norms.size
 
 
-WEIGHTS = {"latency": 0.4, "throughput": 0.3, "efficiency": 0.2, "stability": 0.1}
-"""Weights of the parts of the `weighted` objective."""
-
-FEWEST_CHANGES = 0.1
-"""Changes an interval below which a baseline counts as this, so that one that never changes does not divide by 0."""
-
-
-def improvements(figures: Mapping[str, Any], baseline: Mapping[str, Any]) -> dict[str, Any]:
-    """Improvements over the measured `baseline` of the same load: 0 is its equal, 1 the best thinkable, unclipped.
-
-    Both hold latency (p95), throughput (goodput), efficiency (cost) and stability (number of changes).
-    """
-    return {
-        "latency": 1 - figures["latency"] / baseline["latency"],
-        "throughput": figures["throughput"] / baseline["throughput"] - 1,
-        "efficiency": 1 - figures["efficiency"] / baseline["efficiency"],
-        "stability": 1 - figures["stability"] / np.maximum(baseline["stability"], FEWEST_CHANGES),
-    }
-
-
-def interval_figures(spent: Counters, norms: Norms, changed: Float) -> dict[str, Float]:
-    """Figures that `improvements` compares, (N,) each, free of the service's size: p95 over SLO, share of the episode's
-    mean rate answered in time, cost in nominal sizes, changed replicas in nominal sizes. NaN where there are no
-    requests."""
-    cost = (spent.billed[:, 0] + norms.price_ratio * spent.billed[:, 1]) / spent.time * norms.size
-    silent = norms.mean_rate <= LEAST_RATE
-    return {
-        "latency": p95_seconds(spent, norms.timeout) / norms.slo_seconds,
-        "throughput": np.where(silent, np.nan, spent.in_time / (norms.mean_rate * spent.time)),
-        "efficiency": cost,
-        "stability": changed * norms.size,
-    }
-
-
 def p95_seconds(spent: Counters, timeout: Float) -> Float:
     """(N,) seconds, the 95th percentile of the latencies as clients see them; linear within a bucket.
 
@@ -158,27 +124,64 @@ def p95_seconds(spent: Counters, timeout: Float) -> Float:
     return np.where(total > 0, waited, np.nan)
 
 
-class Weighted:
-    """Weighted improvement over the baseline measured for the same kind of load; an `Objective`.
-
-    Without requests neither latency nor throughput is better or worse. Unclipped: an interval at the timeout costs many
-    times the gain of a good one, as the definition has it.
-    """
-
-    def __init__(self, baselines: Mapping[str, Mapping[str, float]], weights: Mapping[str, float] = WEIGHTS) -> None:
-        """`baselines`: pattern -> figures as `interval_figures` has them; `all` serves patterns that have none."""
-        self.baselines, self.weights = baselines, dict(weights)
-
-    def __call__(self, spent: Counters, norms: Norms, changed: Float) -> Float:
-        chosen = [self.baselines.get(name, self.baselines["all"]) for name in norms.pattern.tolist()]
-        baseline = {name: np.array([values[name] for values in chosen]) for name in self.weights}
-        gains = improvements(interval_figures(spent, norms, changed), baseline)
-        return np.asarray(sum(weight * np.nan_to_num(gains[name]) for name, weight in self.weights.items()))
-
-
 OBJECTIVES: dict[str, Objective] = {"slo_cost": slo_cost, "performance_cost": performance_cost}
 
 
 def named(objective: str | Objective) -> Objective:
-    """The objective itself, or the one of that name; `Weighted` is made from measured baselines and has none."""
-    return OBJECTIVES[objective] if isinstance(objective, str) else objective
+    """Return the objective itself, or the one of that name. Raises ValueError for a name that does not exist."""
+    if not isinstance(objective, str):
+        return objective
+    if objective not in OBJECTIVES:
+        raise ValueError(f"{objective!r}: there is no such objective; choose from {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[objective]
+
+
+Reward = Callable[[Mapping[str, Any], Mapping[str, Any], float], float]
+"""(spent, facts, changed replicas) -> reward of an interval that was measured; `interval_reward` lists the fields."""
+
+
+def interval_reward(objective: str) -> Reward:
+    """Return the reward for an interval that was measured on a cluster.
+
+    spent: seconds, requests, in_time, missed, dropped, billed (2,), bounds_seconds and within (B,), the histogram.
+    facts: cost_per_hour (2,), max_replicas (2,), mean_rate, slo_seconds, timeout, pattern. Raises ValueError.
+    """
+    function = named(objective)
+
+    def reward(spent: Mapping[str, Any], facts: Mapping[str, Any], changed: float) -> float:
+        return float(function(counters_of(spent), _norms_of(facts), np.array([changed]))[0])
+
+    return reward
+
+
+def counters_of(spent: Mapping[str, Any]) -> Counters:
+    """Return the counters (one row) of an interval that was measured; `interval_reward` lists the fields."""
+    finite = np.isfinite(spent["bounds_seconds"])
+    edges = np.concatenate([[0.0], np.asarray(spent["bounds_seconds"])[finite]])
+    counts = np.concatenate([[0.0], np.asarray(spent["within"])[finite]])
+    total = spent["within"][-1] if len(spent["within"]) else 0.0
+    histogram = np.concatenate([np.interp(BUCKETS_SECONDS, edges, counts), [total]])
+    return Counters(
+        time=np.array([max(spent["seconds"], 1e-9)]),
+        requests=np.array([spent["requests"]]),
+        in_time=np.array([spent["in_time"]]),
+        missed=np.array([spent["missed"]]),
+        billed=np.array([spent["billed"]]),
+        dropped=np.array([spent["dropped"]]),
+        histogram=histogram[None].astype(np.float32),
+    )
+
+
+def _norms_of(facts: Mapping[str, Any]) -> Norms:
+    gpu, cpu = facts["cost_per_hour"]
+    price_ratio = cpu / gpu
+    # The whole service in prices of a GPU replica, as `norms` has it.
+    full = facts["max_replicas"][0] + facts["max_replicas"][1] * price_ratio
+    return Norms(
+        price_ratio=np.array([price_ratio]),
+        size=np.array([NOMINAL_SIZE / full]),
+        mean_rate=np.array([max(facts["mean_rate"], LEAST_RATE)]),
+        slo_seconds=np.array([facts["slo_seconds"]]),
+        timeout=np.array([facts["timeout"]]),
+        pattern=np.array([facts["pattern"]]),
+    )

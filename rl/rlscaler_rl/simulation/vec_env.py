@@ -100,7 +100,7 @@ class Group:
         batch, base = self.batch, self.samples.spec_replicas
         of_the_rule = 0.0 if self.twin is None else self._of_the_rule(self.twin)
         made = batch.act(self.samples, self.observation, from_indices(indices))
-        batch.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
+        batch.finish_interval()
         now = objectives.read(batch.cluster)
         changed = np.abs(made.desired - base)
         rewards = self.objective(now.since(self.counters), self.norms, changed[:, 0] + changed[:, 1])
@@ -118,7 +118,7 @@ class Group:
         samples, observation, _ = twin.observe()
         still = np.broadcast_to(NO_CHANGE, (len(self.steps), len(HEADS)))
         made = twin.act(samples, observation, still, learned_by=self.batch)
-        twin.finish_interval(latencies=isinstance(self.objective, objectives.Weighted))
+        twin.finish_interval()
         now = objectives.read(twin.cluster)
         changed = np.abs(made.desired - samples.spec_replicas)
         rewards = self.objective(now.since(self.twin_counters), self.norms, changed[:, 0] + changed[:, 1])

@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from rlscaler_rl.simulation.objectives import WEIGHTS
 from rlscaler_rl.simulation.ranges import RANGES, Ranges
 
 NOMINAL_MAX_REPLICAS = 10
@@ -43,7 +42,7 @@ class EnvironmentConfig(_Part):
     """maxReplicas of either pool; 2 to 64 by default."""
     envs: int = Field(default=512, ge=1)
     """Episodes simulated side by side."""
-    objective: Literal["slo_cost", "weighted", "performance_cost"] = "slo_cost"
+    objective: Literal["slo_cost", "performance_cost"] = "slo_cost"
     residual: bool = True
     """The action is added to the forecast rule's replicas instead of the present ones."""
     lasting: bool = True
@@ -54,11 +53,6 @@ class EnvironmentConfig(_Part):
     stack_size: int = Field(default=12, ge=1, le=64)
     asymmetric: bool = True
     """Let the critic see the scenario's hidden facts and near future; the actor never does."""
-    latency_weight: float = Field(default=WEIGHTS["latency"], ge=0)
-    """This and the next three are the objective `weighted`: improvements over default HPA's measured figures."""
-    throughput_weight: float = Field(default=WEIGHTS["throughput"], ge=0)
-    efficiency_weight: float = Field(default=WEIGHTS["efficiency"], ge=0)
-    stability_weight: float = Field(default=WEIGHTS["stability"], ge=0)
     namespace: str | None = None
     """Namespace on a cluster; no simulation reads it, nor the two addresses."""
     prometheus_url: str | None = None
@@ -69,18 +63,6 @@ class EnvironmentConfig(_Part):
     trace_share: float = Field(default=0.4, ge=0, le=1)
     """Share of the episodes with a recorded load, 0 to 1."""
     one_pool_share: float = Field(default=RANGES.one_pool_share, ge=0, le=1)
-
-    @model_validator(mode="after")
-    def _weights_that_act(self) -> Self:
-        if not sum(self.weights().values()):
-            raise ValueError("latency_weight, throughput_weight, efficiency_weight, stability_weight: all are 0")
-        for name, weight in self.weights().items():
-            if self.objective != "weighted" and weight != WEIGHTS[name]:
-                raise ValueError(
-                    f"{name}_weight: the objective {self.objective} has no such weight; "
-                    'leave it out or set objective to "weighted"'
-                )
-        return self
 
     @model_validator(mode="after")
     def _whole_intervals(self) -> Self:
@@ -109,10 +91,6 @@ class EnvironmentConfig(_Part):
             wholly_nominal_share=self.wholly_nominal_share if sizes_nominal else 0.0,
             one_pool_share=self.one_pool_share,
         )
-
-    def weights(self) -> dict[str, float]:
-        """The weights of the objective `weighted`, by part."""
-        return {name: getattr(self, f"{name}_weight") for name in WEIGHTS}
 
 
 class AgentConfig(_Part):

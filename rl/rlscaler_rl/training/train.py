@@ -30,7 +30,6 @@ from rlscaler_rl.training.callbacks import EntropySchedule, ProgressBar, TimeLim
 from rlscaler_rl.training.config import AgentConfig, ConfigError, TrainingConfig
 from rlscaler_rl.training.export import FAMILIAR_EPISODES, bare_manifest, with_familiar, write
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.objective import objective_of
 from rlscaler_rl.training.policy import GuardedPPO, ScalingPolicy, begin_with_near_misses, begin_with_no_change
 from rlscaler_rl.training.recorder import Recorder
 from rlscaler_rl.training.validation import best_of
@@ -58,7 +57,7 @@ def make_env(config: TrainingConfig) -> SimulatorVecEnv:
         config.agent.seed,
         contract=bare_manifest(config).contract,
         rule=rule_of(bare_manifest(config)),
-        objective=objective_of(environment),
+        objective=environment.objective,
         ranges=environment.ranges(),
         loads=StretchLoads(trained_recordings(), environment.trace_share),
         hours=environment.past_hours(),

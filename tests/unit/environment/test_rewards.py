@@ -7,7 +7,6 @@ from rlscaler_rl.simulation import objectives
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.cluster import BUCKETS_SECONDS
 from rlscaler_rl.simulation.scenario import nominal
-from rlscaler_rl.training.objective import interval_reward
 
 
 @pytest.mark.slow
@@ -41,5 +40,23 @@ def test_the_reward_is_the_simulators(objective):
         "timeout": 5.0,
         "pattern": "spike",
     }
-    assert interval_reward(objective, objectives.WEIGHTS)(measured, facts, 2.0) == pytest.approx(float(expected[0]))
-    assert np.isfinite(interval_reward("weighted", objectives.WEIGHTS)(measured, facts, 2.0))
+    assert objectives.interval_reward(objective)(measured, facts, 2.0) == pytest.approx(float(expected[0]))
+
+
+def test_an_objective_that_does_not_exist_is_named_with_those_that_do():
+    with pytest.raises(ValueError, match="'weighted': there is no such objective; choose from slo_cost"):
+        objectives.interval_reward("weighted")
+
+
+def test_the_95th_percentile_is_taken_within_its_bucket_and_a_refusal_counts_as_the_timeout():
+    spent = {"seconds": 30.0, "requests": 100.0, "in_time": 100.0, "missed": 0.0, "billed": [120.0, 0.0]}
+    bounds = {"bounds_seconds": [*BUCKETS_SECONDS, np.inf], "within": [0.0] * 5 + [100.0] * (len(BUCKETS_SECONDS) - 4)}
+    answered, refused, idle = (
+        objectives.counters_of({**spent, **bounds, "dropped": 0.0}),
+        objectives.counters_of({**spent, **bounds, "dropped": 50.0}),
+        objectives.counters_of({**spent, "bounds_seconds": [], "within": [], "dropped": 0.0}),
+    )
+    timeout = np.array([5.0])
+    assert objectives.p95_seconds(answered, timeout) == pytest.approx([0.2 + 0.95 * 0.1])
+    assert objectives.p95_seconds(refused, timeout) == pytest.approx([5.0])
+    assert np.isnan(objectives.p95_seconds(idle, timeout)).all()

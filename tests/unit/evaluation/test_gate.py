@@ -1,4 +1,4 @@
-"""The gate, the distance closed, training seeds and the claims of earlier research."""
+"""The gate, the distance closed, and training seeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.evaluation.board import ALL, METRICS, Board
-from rlscaler_rl.evaluation.claims import claims, finding
 from rlscaler_rl.evaluation.gate import FAILS, PASSES, UNDECIDED, closed, gate, judge, like_for_like, training_seeds
 from rlscaler_rl.evaluation.schema import Difference
 from rlscaler_rl.results.statistics import Interval
@@ -22,7 +21,6 @@ ENTRIES = [
         ("hpa_tuned", "contender"),
         ("rule_tuned", "contender"),
         ("ppo_tuned", "variant"),
-        ("static_gpu_only", "equal_cost"),
         ("hindsight", "reference"),
     )
 ]
@@ -109,31 +107,6 @@ def test_training_seeds_show_their_spread_and_widen_the_interval():
     assert agree.rivals[0].difference.verdict == "win"
     assert apart.rivals[0].difference.verdict == "undecided"
     assert training_seeds(board({}, without=("seed_2",))) == []
-
-
-def test_claims_compare_goodput_per_cost_and_static_pools():
-    made = board({}, ("random", "ramp"))
-    made.scores["random", "policy"]["goodput_rps"] = np.full(40, 8.0)
-    found = {(claim.workload, claim.quantity, claim.against): claim for claim in claims(made)}
-    ratio = found["random", "goodput per cost, policy over contender", "HPA"]
-    assert (ratio.claimed, ratio.measured, ratio.finding) == (1.96, pytest.approx(2.0), "more than claimed")
-    assert found["ramp", "goodput per cost, policy over contender", "HPA"].finding == "less than claimed"
-    static = found["random", "throughput (goodput), policy over contender", "STATIC_GPU_ONLY"]
-    assert (static.claimed, static.finding) == (None, "better")
-
-
-@pytest.mark.parametrize(
-    ("claimed", "low", "high", "more_is_better", "expected"),
-    [
-        (1.2, 1.1, 1.3, True, "as claimed"),
-        (1.2, 1.3, 1.4, True, "more than claimed"),
-        (None, 0.5, 0.8, False, "better"),
-        (None, 0.5, 0.8, True, "worse"),
-        (None, 0.9, 1.1, True, "no difference shown"),
-    ],
-)
-def test_findings_in_words(claimed, low, high, more_is_better, expected):
-    assert finding(claimed, Interval((low + high) / 2, low, high), more_is_better=more_is_better) == expected
 
 
 def test_like_is_held_against_like():

@@ -61,12 +61,6 @@ def test_the_first_page_says_gate_distance_and_floor(result):
     assert "stand in: hpa, rule" in text or not result.gate.untuned
 
 
-def test_the_claims_state_what_they_compare(result):
-    table = firstpage.claims_table(result)
-    assert "not a replication" in table.note
-    assert any(row[0] == "Spike" and row[3] == "1.27" for row in table.rows)
-
-
 def test_an_invalid_run_says_so_before_any_figure(result):
     broken = result.model_copy(update={"valid": False, "reasons": ["broken meter: made up"]})
     assert text_report(broken).splitlines()[2].startswith("INVALID")

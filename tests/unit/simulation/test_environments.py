@@ -22,7 +22,7 @@ SHORT = Ranges(durations=(60, 120))
 
 @pytest.mark.filterwarnings("ignore:.*render.*")
 def test_the_single_environment_passes_the_checkers():
-    check_env(SimulatorEnv("spike"), skip_render_check=True)
+    check_env(SimulatorEnv(), skip_render_check=True)
     check_env_for_sb3(SimulatorEnv())
 
 

@@ -27,12 +27,11 @@ def sections(result: ResultFile) -> list[Section]:
     """Return all sections in the order of the reports."""
     losses, undecided, wins = tables.verdict_tables(result)
     seeds = [firstpage.seeds_table(result)] if result.training_seeds else []
-    claims = [firstpage.claims_table(result)] if result.claims else []
     first = [firstpage.losses_table(result), *firstpage.like_tables(result), firstpage.gate_table(result)]
     return [
         Section(first),
         Section([losses, undecided]),
-        Section([firstpage.closed_table(result), *seeds, *claims]),
+        Section([firstpage.closed_table(result), *seeds]),
         Section(tables.score_tables(result)),
         Section([wins], folded=True),
         Section([tables.improvement_table(result), *tables.check_tables(result)]),

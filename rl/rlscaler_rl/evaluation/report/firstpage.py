@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlscaler_rl.evaluation.board import ALL
-from rlscaler_rl.evaluation.claims import DEFINITION
 from rlscaler_rl.evaluation.gate import BEGIN, FEWEST_PERCENT, PASSES
 from rlscaler_rl.evaluation.report.tables import SECTIONS, cost_floor, decided, title
 from rlscaler_rl.evaluation.schema import Closed, Difference, Gate, GateRow, Like, ResultFile, Row
@@ -229,17 +228,3 @@ def seeds_table(result: ResultFile) -> Table:
     count = len(result.seeds) + 1
     note = f"{count} policies of one recipe; intervals are resampled over training seeds and episodes at once."
     return Table(header, rows, "Over training seeds", note)
-
-
-def claims_table(result: ResultFile) -> Table:
-    """Return the figures of earlier research beside the same figures measured here."""
-    columns: dict[str, Column] = {
-        "workload": lambda claim: title(claim.workload),
-        "quantity": "{0.quantity}",
-        "against": "{0.against}",
-        "claimed": lambda claim: "better" if claim.claimed is None else f"{claim.claimed:.2f}",
-        "measured": "{0.measured:.2f}",
-        "95 % interval": "[{0.low:.2f}, {0.high:.2f}]",
-        "finding": "{0.finding}",
-    }
-    return Table.of(columns, result.claims, "Claims of earlier research, measured here", DEFINITION, text_columns=3)

@@ -136,7 +136,7 @@ def spread_table(result: ResultFile) -> Table:
 
 
 def improvement_table(result: ResultFile) -> Table:
-    """Return the `weighted` objective of the policy against default HPA."""
+    """Return the weighted improvement of the policy over default HPA."""
     names = ("latency", "throughput", "efficiency", "stability", "weighted")
     rows = [
         (title(row.workload), *(f"{row.improvement[name]:+.1f}" for name in names))
@@ -144,7 +144,7 @@ def improvement_table(result: ResultFile) -> Table:
         if row.role == "policy" and row.improvement is not None
     ]
     note = "% against default HPA; weights .4 p95 latency, .3 goodput, .2 cost, .1 number of changes; negative is worse"
-    return Table(("workload", *names), rows, "Objective weighted: improvement over default HPA", note)
+    return Table(("workload", *names), rows, "Weighted improvement over default HPA", note)
 
 
 def check_tables(result: ResultFile) -> list[Table]:
