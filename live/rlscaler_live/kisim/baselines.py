@@ -67,8 +67,8 @@ def _of(environment: Environment, pattern: str) -> OnePool:
         result = episode.run(rows, Unscaled()).result
         p95[pool], cost[pool] = result.p95_ms, result.cost
         throughput[pool] = (result.in_time + result.late) / environment.episode_duration
-    pool = WANTED_POOL[pattern]
-    chosen = slice(None) if pool is None else slice(pool, pool + 1)
+    wanted = WANTED_POOL[pattern]
+    chosen = slice(None) if wanted is None else slice(wanted, wanted + 1)
     # Means of each baseline are taken before those of both, as KISim's are of two numbers.
     aim = Baseline(float(p95[chosen].mean(axis=1).mean()), float(throughput[chosen].mean(axis=1).mean()))
     return OnePool(p95, throughput, cost, aim)

@@ -141,10 +141,10 @@ class KisimEnv(gym.Env[Float32, NDArray[np.int64]]):
             np.float32,
         )
         unknown = [name for name, value in zip(OBSERVATIONS, values, strict=True) if np.isnan(value)]
-        kept = np.where(np.isnan(values), self._observation, values)
+        filled = np.where(np.isnan(values), self._observation, values)
         box = self.observation_space
         assert isinstance(box, gym.spaces.Box)
-        self._observation = np.clip(kept, box.low, box.high).astype(np.float32)
+        self._observation = np.clip(filled, box.low, box.high).astype(np.float32)
         return self._observation.copy(), {"pattern": self.pattern, "replicas": now.replicas, "unknown": unknown, **info}
 
 
@@ -155,7 +155,8 @@ def _of_load(throughput: Sequence[float]) -> tuple[float, float]:
         return 0.0, 0.0
     recent, last = known[-RECENT_INTERVALS:], known[-3:]
     trend = (last[-1] - last[0]) / max(last[0], 1.0)
-    return float(np.clip(trend, -1, 1)), float(np.clip(np.var(recent) / max(np.mean(recent), 1.0), 0, 1))
+    variance = float(np.var(recent)) / max(float(np.mean(recent)), 1.0)
+    return float(np.clip(trend, -1, 1)), min(variance, 1.0)
 
 
 def make_kisim(

@@ -97,15 +97,16 @@ class Log(BaseCallback):
         number, seeds = len(self.episodes), list(range(CHOICE_SEED, CHOICE_SEED + CHOICE_EPISODES))
         assert isinstance(self.model, PPO)
         rewards = {name: float(played(self.model, self.env, name, seeds).reward.mean()) for name in PATTERNS}
-        row = {"episode": number, "rewards": rewards, "mean": float(np.mean(list(rewards.values())))}
+        mean = float(np.mean(list(rewards.values())))
+        row = {"episode": number, "rewards": rewards, "mean": mean}
         self.evaluations.append(row)
         # Written as it comes, so that an interrupted run has its evaluations.
         (self.folder / f"evaluation_episode_{number}.json").write_text(json.dumps(row, indent=1) + "\n")
-        if row["mean"] > self.best:
-            self.best = row["mean"]
+        if mean > self.best:
+            self.best = mean
             self.model.save(self.folder / "best_model.zip")
         trained = np.mean([episode["reward"] for episode in self.episodes[-20:]]) if self.episodes else np.nan
-        self.say(f"episode {number}: reward {trained:.2f} in training, {row['mean']:.2f} in the evaluation")
+        self.say(f"episode {number}: reward {trained:.2f} in training, {mean:.2f} in the evaluation")
 
 
 def make_model(config: KisimConfig, env: gym.Env[Any, Any], seed: int) -> PPO:

@@ -11,14 +11,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from rlscaler_rl.evaluation.inputs import Inputs
-from rlscaler_rl.evaluation.lineup import EQUAL_COST, Entry, contenders
+from rlscaler_rl.evaluation.lineup import contenders
 from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.play import Played, play
 from rlscaler_rl.evaluation.result import Layout, result_file, write_all
 from rlscaler_rl.evaluation.schema import ResultFile
-from rlscaler_rl.evaluation.settings import EvaluationSettings
 
-UNDRAWN = ("sweep", "seed", EQUAL_COST)
+UNDRAWN = ("sweep", "seed")
 """Roles without a time-line: variants of a contender that has one, or replicas that never change."""
 
 
@@ -32,7 +31,7 @@ def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> Result
     drawn = [entry.name for entry in entries if entry.role not in UNDRAWN]
     columns = (TextColumn("{task.description:42.42}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=_plays(entries, settings))
+        task = progress.add_task("", total=len(entries) * len(settings.played))
         done: Counter[str] = Counter()
 
         def step(workload: str, label: str) -> None:
@@ -63,8 +62,3 @@ def finish(
         result = result_file(kind, played, loaded, time.monotonic() - began, layout.names())
         write_all(layout, result, played)
     return result
-
-
-def _plays(entries: list[Entry], settings: EvaluationSettings) -> int:
-    everywhere = sum(entry.role != EQUAL_COST for entry in entries) * len(settings.played)
-    return everywhere + sum(entry.role == EQUAL_COST for entry in entries) * len(settings.workloads)

@@ -218,7 +218,7 @@ def test_all_changes_of_replicas_are_listed_with_their_load_and_stages(rule, ent
     page = json.loads(run("changes", path, "-o", "json").output)
     ((policy, listed),) = page.items()
     assert listed["decisions"] == 2
-    assert [change["load"] for change in listed["changes"]][0] == 60.0
+    assert listed["changes"][0]["load"] == 60.0
     change, desired = listed["changes"][0], outcomes[0].decision.desired[0].tolist()
     assert [change["after"][pool] for pool in ("gpu", "cpu")] == desired
     assert change["before"] == {"gpu": 1, "cpu": 1}

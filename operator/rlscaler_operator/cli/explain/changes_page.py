@@ -82,15 +82,15 @@ def _stages(steps: Iterable[Json], base: dict[str, int]) -> Iterator[str]:
         before = step["after"]
 
 
-def changes_page(found: Changes, policy: str) -> Group:
+def changes_page(log: Changes, policy: str) -> Group:
     """Return the page."""
-    begin, end = (datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M") for time in (found.first, found.last))
-    head = f"{policy}, {begin} to {end} UTC: {len(found.changes)} changes of replicas in {found.decisions} decisions"
+    begin, end = (datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M") for time in (log.first, log.last))
+    head = f"{policy}, {begin} to {end} UTC: {len(log.changes)} changes of replicas in {log.decisions} decisions"
     table = simple_table("Time", *POOLS, "load/s", "capacity/s of a replica", "by", "decision")
-    ids = [change.decision_id for change in found.changes]
+    ids = [change.decision_id for change in log.changes]
     # The beginning of an ID is enough for `explain` as far as it is the only one.
-    length = next((n for n in range(8, 64) if len({one[:n] for one in ids}) == len(ids)), 64)
-    for change in found.changes:
+    length = next((n for n in range(8, 64) if len({text[:n] for text in ids}) == len(ids)), 64)
+    for change in log.changes:
         table.add_row(*_cells(change), change.decision_id[:length])
     return Group(Text(head + "\n"), table, Text("`rlscaler explain DECISION PATHS` shows one of them in full."))
 
