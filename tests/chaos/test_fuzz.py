@@ -77,7 +77,8 @@ def test_random_objects_are_refused_or_acted_upon(start, world, replicas, line: 
     )
     line.note = f"{len(refused)} refused by the API server, {reasons['InvalidSpec']} by the operator"
     assert not reasons["InternalError"] + reasons["ShareFailed"], reasons
-    trial.check(trial.followed(BUSY))
+    # A replica that the calm load does not need may go meanwhile, as it would without the others.
+    trial.check(trial.followed(BUSY), CALM)
     assert "Traceback" not in operator.log.read_text()
 
 

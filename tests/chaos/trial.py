@@ -11,9 +11,6 @@ from tests.harness.replicas import Replicas, capacity, described
 from tests.harness.waiting import looks, until
 from tests.harness.world import World
 
-TARGET = 0.8
-"""`guards.targetUtilization` as a share."""
-
 CALM, BUSY = 60.0, 150.0
 """Requests per second before and during a fault: a fault must not keep the service at what it was for long."""
 
@@ -43,7 +40,7 @@ class Trial:
         """The policy is Ready and its replicas carry the load."""
         service = load.service
         until(lambda: world.condition(service, "Ready")[0] == "True", seconds)
-        until(lambda: capacity(replicas.now(service)) >= load.rate / TARGET, seconds)
+        until(lambda: capacity(replicas.now(service)) >= load.rate, seconds)
         return cls(world, replicas, service, load, line, replicas.now(service))
 
     def followed(self, rate: float, seconds: float = 90.0) -> float:
