@@ -9,20 +9,7 @@ from typing import Any, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
-from rlscaler_rl.training.config import ConfigError
-
-OWN_NAMES = {
-    "environment": {
-        "observation_window",
-        "latency_weight",
-        "throughput_weight",
-        "efficiency_weight",
-        "resource_efficiency_weight",
-        "stability_weight",
-    },
-    "agent": {"num_layers", "entropy_coef", "value_coef"},
-}
-"""Fields by which a file is told from one of the general training."""
+from rlscaler_rl.training.config import KISIM_FIELDS, ConfigError
 
 
 class _Part(BaseModel):
@@ -161,8 +148,8 @@ def is_kisim(path: Path) -> bool:
     """Return whether a configuration file is one of KISim: by its names, or by the objective `weighted`."""
     try:
         body: Any = json.loads(path.read_text(encoding="utf-8"))
-        parts = {part: body.get(part) or {} for part in OWN_NAMES}
-        named = any(OWN_NAMES[part] & set(fields) for part, fields in parts.items())
+        parts = {part: body.get(part) or {} for part in KISIM_FIELDS}
+        named = any(KISIM_FIELDS[part] & set(fields) for part, fields in parts.items())
         return (named and "objective" not in parts["environment"]) or (
             parts["environment"].get("objective") == "weighted"
         )

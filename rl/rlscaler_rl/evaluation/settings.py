@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.training.config import EnvironmentConfig
+from rlscaler_rl.training.config import KISIM_FIELDS, KISIM_PARTS, EnvironmentConfig
 from rlscaler_rl.workloads import EXTRAS, MIXED, NAMES, PATTERNS, TRACES
 
 DEFAULT_WORKLOADS = (*PATTERNS, *TRACES)
@@ -135,7 +135,10 @@ def read_settings(config: Path | None, **options: Any) -> EvaluationSettings:
 
 
 def parts_of(path: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parts `environment` and `agent` of a configuration file. Raises EvaluationError."""
+    """Return the parts `environment` and `agent` of a configuration file. Raises EvaluationError.
+
+    The fields that only KISim's experiment has are left out, so that its file can also be evaluated.
+    """
     if path is None:
         return {}, {}
     try:
@@ -145,13 +148,17 @@ def parts_of(path: Path | None) -> tuple[dict[str, Any], dict[str, Any]]:
     except ValueError as error:
         raise EvaluationError(f"--config {path}: not JSON: {error}") from error
     parts = ("environment", "agent")
-    unknown = sorted(set(content) - set(parts)) if isinstance(content, dict) else ["not an object"]
+    unknown = sorted(set(content) - set(parts) - KISIM_PARTS) if isinstance(content, dict) else ["not an object"]
     if unknown:
         raise EvaluationError(f"--config {path}: {', '.join(unknown)}: the parts are `environment` and `agent`")
     for part in parts:
         if not isinstance(content.get(part, {}), dict):
             raise EvaluationError(f"--config {path}: {part}: not an object; write its fields in braces")
-    return content.get("environment", {}), content.get("agent", {})
+    environment, agent = (
+        {name: value for name, value in content.get(part, {}).items() if name not in KISIM_FIELDS[part]}
+        for part in parts
+    )
+    return environment, agent
 
 
 def _environment(path: Path, live: bool) -> Environment:

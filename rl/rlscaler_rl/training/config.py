@@ -17,6 +17,22 @@ ROLLOUT_STEPS = 1_000_000
 """The most steps between two updates: more would leave a training of millions with a handful of updates."""
 
 
+KISIM_FIELDS = {
+    "environment": {
+        "observation_window",
+        "latency_weight",
+        "throughput_weight",
+        "efficiency_weight",
+        "resource_efficiency_weight",
+        "stability_weight",
+    },
+    "agent": {"num_layers", "entropy_coef", "value_coef"},
+}
+"""Fields of a configuration of KISim's experiment that the general training has not, by part."""
+
+KISIM_PARTS = {"training", "use_gpu", "description"}
+"""Parts of such a file beside `environment` and `agent`."""
+
 REMOVED = ("imitation_rounds", "critic_rollouts")
 """Fields of `agent` in files of older releases, which imitated a planner before the first update."""
 

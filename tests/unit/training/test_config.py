@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from rlscaler_rl.evaluation.settings import parts_of
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
 
 
@@ -29,11 +30,16 @@ def test_the_two_parts_set_what_they_name_and_the_command_line_wins(tmp_path):
     assert (config.agent.seed, config.agent.gamma) == (4, 0.9)
 
 
-def test_the_file_that_evaluation_reads_is_accepted(tmp_path):
+def test_the_file_of_kisim_is_accepted_by_the_evaluation_without_its_own_fields(tmp_path):
     addresses = {"namespace": "default", "prometheus_url": "http://127.0.0.1:9090", "locust_url": "http://127.0.0.1:1"}
     sizes = {"episode_duration": 300, "action_interval": 30, "min_replicas": 1, "max_replicas": 10}
     weights = {"latency_weight": 0.4, "throughput_weight": 0.3, "efficiency_weight": 0.2, "stability_weight": 0.1}
-    load(tmp_path, {"environment": addresses | sizes | weights})
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"environment": addresses | sizes | weights, "use_gpu": True, "agent": {"gamma": 0.9}}))
+    environment, agent = parts_of(path)
+    assert environment == addresses | sizes
+    assert agent == {"gamma": 0.9}
+    load(tmp_path, {"environment": environment, "agent": agent})
 
 
 @pytest.mark.parametrize(
