@@ -43,7 +43,9 @@ def test_rows_are_ordered_by_cost_within_the_objective_and_the_picture_is_there(
     assert (hindsight["contender"], hindsight["above_hindsight_percent"]) == ("hindsight", None)
     for row in rows:
         assert row["above_hindsight_percent"] == pytest.approx(100 * (row["j"] / hindsight["j"] - 1))
-        paid = row["gpu_hours_per_day"] + 0.25 * row["cpu_hours_per_day"]
+        # A start costs 30 s and two cold starts of 45 and 8 s beside.
+        started = (row["gpu_starts_per_day"] * 120 + 0.25 * row["cpu_starts_per_day"] * 46) / 3600
+        paid = row["gpu_hours_per_day"] + 0.25 * row["cpu_hours_per_day"] + started
         assert row["cost_per_month"] == pytest.approx(paid / 24 * 2.5 * 730, rel=1e-6)
     assert any("no policy: the example service" in note for note in found["notes"])
     assert any("bins of 60 s" in note for note in found["notes"])

@@ -17,8 +17,8 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 
 from .test_estimate import history
 
-GPU = {"deployment": "chat-gpu", "maxReplicas": 10, "requestsPerSecond": 20}
-CPU = {"deployment": "chat-cpu", "maxReplicas": 10, "requestsPerSecond": 4}
+GPU = {"deployment": "chat-gpu", "maxReplicas": 10, "requestsPerSecond": 20, "startCostSeconds": 0}
+CPU = {"deployment": "chat-cpu", "maxReplicas": 10, "requestsPerSecond": 4, "startCostSeconds": 0}
 
 
 def write(path, **spec):
