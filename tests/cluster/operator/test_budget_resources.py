@@ -43,7 +43,6 @@ def test_two_services_share_gpus_and_cpus_by_their_dominant_shares(operator, kub
     assert (deep["dominantResource"], deep["resource"]) == (GPU, GPU)
     assert (wide["dominantResource"], wide["resource"]) == ("cpu", "cpu")
     assert (deep["dominantShare"], wide["dominantShare"]) == (pytest.approx(5 / 7, abs=1e-6), pytest.approx(3 / 5))
-    # The log is written after the status, so that its newest line may be of a grant before.
     granted = f"RLScalingBudget {name}: asked 10, granted 3: the others' shares of cpu"
     wait(lambda: (_record(operator, "wide") or {}).get("grant") == granted)
 
