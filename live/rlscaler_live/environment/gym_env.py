@@ -148,7 +148,9 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
     @property
     def samples(self) -> Samples:
         """Measurements of the last sensing tick, one row."""
-        return self._begun().samples
+        if self._episode is None:
+            raise LiveEnvironmentError("no episode has begun: call reset first")
+        return self._episode.samples
 
     @property
     def timeline(self) -> list[dict[str, Any]]:

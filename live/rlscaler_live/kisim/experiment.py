@@ -143,11 +143,12 @@ def run(
     (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
     for text in config.remarks():
         say(text)
-    with _environment(config, cluster) as env:
+    # Evaluations between two steps of an episode would end it: they have an environment of their own.
+    with _environment(config, cluster) as env, _environment(config, None) as apart:
         model = make_model(config, env, seed)
         seen = _seen(env, seed)
         before = _probabilities(model, seen)
-        log = Log(config, env, folder, say)
+        log = Log(config, apart, folder, say)
         model.learn(config.training.episodes * config.environment.intervals, callback=log)
         if log.evaluations[-1]["episode"] != len(log.episodes):
             log.evaluate()
