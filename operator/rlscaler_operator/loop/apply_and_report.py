@@ -26,7 +26,7 @@ from rlscaler_operator.state.registry import Registry
 
 log = logging.getLogger("rlscaler.apply")
 
-WRITES_FIRST_SECONDS = 5.0
+WRITES_FIRST_SECONDS = 0.5
 """Longest time for which a report is not made while scale writes wait."""
 
 
