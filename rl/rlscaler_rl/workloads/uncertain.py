@@ -24,15 +24,16 @@ INITIAL_UTILIZATION = 0.8
 def uncertain(scenarios: Scenarios, scrape: float | None = SCRAPE_SECONDS) -> Scenarios:
     """Return the episodes with the errors in turn, row by row, every second round of them drifting.
 
-    `scrape` are the seconds between two scrapes; None keeps those of the episodes.
+    `scrape` are the seconds between two scrapes; None keeps those of the episodes, and their price of a start.
     """
     place = np.arange(len(scenarios))
     errors = np.array(ERRORS)[place % len(ERRORS)]
     drift = DRIFT * np.asarray(place // len(ERRORS) % 2, np.float64)
     columns: dict[str, Any] = {"own_scrape": NOMINAL["scrape"]} | ({} if scrape is None else scraped_every(scrape))
     filled: dict[str, Any] = {name: np.full(len(scenarios), value, np.float64) for name, value in columns.items()}
-    starts = start_seconds((scenarios.cold_start_low + scenarios.cold_start_high) / 2)
-    return with_capacity(replace(scenarios, start_seconds=starts, **filled), errors, drift)
+    if scrape is not None:
+        filled["start_seconds"] = start_seconds((scenarios.cold_start_low + scenarios.cold_start_high) / 2)
+    return with_capacity(replace(scenarios, **filled), errors, drift)
 
 
 def with_capacity(scenarios: Scenarios, errors: Float, drift: Float, fall: float = 0.0) -> Scenarios:
