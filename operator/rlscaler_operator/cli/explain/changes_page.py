@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.types import POOLS
+from rlscaler_operator.cli.explain.record_page import written
 from rlscaler_operator.cli.terminal import UNKNOWN, simple_table
 
 Json = dict[str, Any]
@@ -19,7 +20,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A decision after which the replicas are others."""
+    """A decision that changes the replicas."""
 
     decision_id: str
     time: float
@@ -27,11 +28,13 @@ class Change:
     before: dict[str, int]
     after: dict[str, int]
     load: float | None
-    """In the unit of the policy's capacity, a second; None where it was not known."""
+    """Load in the unit of the policy's capacity per second; None where the load was not known."""
     capacity: dict[str, float | None]
     """Believed capacity of a replica by pool, in the same unit; None where the pool is absent or nothing is known."""
     stages: tuple[str, ...]
     """Stages of the shield that moved the replicas, the actor's own proposal first."""
+    written: str
+    """Outcome of the write in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,6 @@ class Changes:
     first: float
     last: float
     changes: list[Change]
-
-    def to_json(self) -> Json:
-        return asdict(self)
 
 
 def changes_of(records: Iterable[Json]) -> Changes | None:
@@ -71,6 +71,7 @@ def _changes(records: Iterable[Json]) -> Iterator[Change]:
             load=rate if isinstance(rate, (int, float)) else None,
             capacity={pool: believed.get(pool) if here else None for pool, here in zip(POOLS, present, strict=True)},
             stages=tuple(_stages(record["guards"], before)),
+            written=written(record),
         )
 
 
@@ -85,13 +86,10 @@ def _stages(steps: Iterable[Json], base: dict[str, int]) -> Iterator[str]:
 def changes_page(log: Changes, policy: str) -> Group:
     """Return the page."""
     begin, end = (datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M") for time in (log.first, log.last))
-    head = f"{policy}, {begin} to {end} UTC: {len(log.changes)} changes of replicas in {log.decisions} decisions"
-    table = simple_table("Time", *POOLS, "load/s", "capacity/s of a replica", "by", "decision")
-    ids = [change.decision_id for change in log.changes]
-    # The beginning of an ID is enough for `explain` as far as it is the only one.
-    length = next((n for n in range(8, 64) if len({text[:n] for text in ids}) == len(ids)), 64)
+    head = f"{policy}, {begin} to {end} UTC: {len(log.changes)} of {log.decisions} decisions change replicas"
+    table = simple_table("Time", *POOLS, "load/s", "capacity/s of a replica", "by", "written", "decision")
     for change in log.changes:
-        table.add_row(*_cells(change), change.decision_id[:length])
+        table.add_row(*_cells(change))
     return Group(Text(head + "\n"), table, Text("`rlscaler explain DECISION PATHS` shows one of them in full."))
 
 
@@ -107,4 +105,6 @@ def _cells(change: Change) -> list[str]:
         UNKNOWN if change.load is None else f"{change.load:.3g}",
         ", ".join(known) or UNKNOWN,
         ", ".join(change.stages),
+        change.written,
+        change.decision_id,
     ]

@@ -107,7 +107,7 @@ def _explain_changes(paths: tuple[Path, ...], policy: str | None, output: str) -
     if not pages:
         raise click.ClickException(f"no decision{f' of {policy}' if policy else ''} is in the log")
     if output == "json":
-        print_json({name: page.to_json() for name, page in pages.items()})
+        print_json({name: asdict(page) for name, page in pages.items()})
     else:
         for name, page in pages.items():
             print_page(changes_page(page, name))

@@ -77,7 +77,7 @@ def _head(record: Json) -> Text:
         f"  asked for  {_asked(record)}",
         *plan_lines(record),
         f"  replicas   {moves}; traffic gpu : cpu {weights} ({record['placement']})",
-        f"  written    {_written(record)}",
+        f"  written    {written(record)}",
     ]
     if (params := record.get("params")) is not None:
         lines.append(f"  carries    {_carried(params, record.get('capacity'))} {_load(record)} a replica")
@@ -132,7 +132,8 @@ def _asked(record: Json) -> str:
     return "no actor ran" if record["kind"] == "action" else "nothing: the actor is asked at its interval"
 
 
-def _written(record: Json) -> str:
+def written(record: Json) -> str:
+    """Return the outcome of the writes of a record in words."""
     if record["applied"] is None:
         return "unknown: it was not done before the policy's deadline"
     if record["mode"] != "Auto":
