@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from rlscaler_dev.demo.plot import Shown, draw
-from rlscaler_dev.demo.records import Records, read_records
+from rlscaler_dev.demo.records import Records, Run, read_records
 from rlscaler_dev.demo.settings import COPIES, GPU_POOL, HPA, POLICY, POOLS
 from rlscaler_dev.demo.timeline import EXISTING, SPEC, build_timeline
 from rlscaler_dev.demo.words import capacity_sentence, cold_sentence, sentence, used
@@ -90,7 +90,9 @@ class ResultFolder:
         # Only a spike jumps unannounced: the daily job was seen before, the other shapes do not jump.
         if summaries[POLICY]["pattern"] == "spike":
             text = f"{text} {cold_sentence(timelines, GPU_POOL)}".strip()
-        text = f"{text} {capacity_sentence(read_records(self.data / POLICY).run, self._believed())}".strip()
+        run = Run.read(self.data / POLICY / "run.json")
+        believed = self._believed() if run.capacity_error else None
+        text = f"{text} {capacity_sentence(run, believed)}".strip()
         self._finish({"sentence": text, "copies": summaries}, [shown for shown, _ in copies.values()], text)
         return text
 

@@ -9,7 +9,7 @@ from typing import Any, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from rlscaler_rl.simulation.batch import SENSE_SECONDS
-from rlscaler_rl.training.config import KISIM_FIELDS, ConfigError
+from rlscaler_rl.training.config import KISIM_FIELDS, ConfigError, problem
 
 
 class _Part(BaseModel):
@@ -112,10 +112,7 @@ class KisimConfig(_Part):
         try:
             return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(map(str, first["loc"]))
-            text = first["msg"].removeprefix("Value error, ")
-            raise ConfigError(": ".join(filter(None, [str(path), field, text]))) from error
+            raise problem(path, error) from error
         except (OSError, ValueError) as error:
             raise ConfigError(f"{path}: {error}; a JSON file with the parts environment and agent is needed") from error
 

@@ -41,6 +41,13 @@ class ConfigError(ValueError):
     """A configuration that cannot be used; the message names the field and the remedy."""
 
 
+def problem(where: Path | str, error: ValidationError) -> ConfigError:
+    """Return the first problem of a file with its field."""
+    first = error.errors()[0]
+    field = ".".join(map(str, first["loc"]))
+    return ConfigError(": ".join(filter(None, [str(where), field, first["msg"].removeprefix("Value error, ")])))
+
+
 class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -185,6 +192,4 @@ class TrainingConfig(_Part):
             config = cls.model_validate(body)
             return cls(environment=config.environment, agent=AgentConfig(**(config.agent.model_dump() | given)))
         except ValidationError as error:
-            first = error.errors()[0]
-            what = [str(path or "configuration"), *[".".join(map(str, first["loc"]))] * bool(first["loc"])]
-            raise ConfigError(": ".join([*what, first["msg"].removeprefix("Value error, ")])) from error
+            raise problem(path or "configuration", error) from error
