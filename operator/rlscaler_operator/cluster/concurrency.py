@@ -41,8 +41,6 @@ class ConcurrencyLimiter:
         self._until = float("-inf")
         self._held = 0
         """Number of open `hold_reports` blocks."""
-        self._none_waits = asyncio.Event()
-        self._none_waits.set()
 
     @property
     def crowded(self) -> bool:
@@ -58,12 +56,6 @@ class ConcurrencyLimiter:
         finally:
             self._held -= 1
             self._hand_on()
-
-    async def writes_begun(self, seconds: float) -> None:
-        """Wait until no scale write waits for a slot, `seconds` at most: making reports takes time from writing."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._none_waits.wait()
 
     @contextlib.asynccontextmanager
     async def slot(self, priority: Priority) -> AsyncIterator[None]:
@@ -87,7 +79,7 @@ class ConcurrencyLimiter:
             return
         turn = asyncio.get_running_loop().create_future()
         heapq.heappush(self._waiting, (priority, next(self._numbers), turn))
-        self._count(priority is Priority.SCALE)
+        self._scaling += priority is Priority.SCALE
         try:
             await turn
         except asyncio.CancelledError:
@@ -96,14 +88,7 @@ class ConcurrencyLimiter:
                 self._release()
             raise
         finally:
-            self._count(-(priority is Priority.SCALE))
-
-    def _count(self, change: int) -> None:
-        self._scaling += change
-        if self._scaling:
-            self._none_waits.clear()
-        else:
-            self._none_waits.set()
+            self._scaling -= priority is Priority.SCALE
 
     def _release(self) -> None:
         self._free += 1

@@ -12,7 +12,6 @@ from rlscaler_operator.actuation.apply import Actuator, Applied
 from rlscaler_operator.actuation.drain import Need, resumed
 from rlscaler_operator.actuation.pod_sizes import Sizer, in_place
 from rlscaler_operator.cluster.cache import WatchCache
-from rlscaler_operator.cluster.concurrency import ConcurrencyLimiter
 from rlscaler_operator.cluster.shards import Shards
 from rlscaler_operator.exceptions import FenceError, ShareError, SpecInvalidError
 from rlscaler_operator.loop.diagnose import Diagnostician
@@ -25,9 +24,6 @@ from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 
 log = logging.getLogger("rlscaler.apply")
-
-WRITES_FIRST_SECONDS = 0.5
-"""Longest time for which a report is not made while scale writes wait."""
 
 
 class Reconciler:
@@ -44,9 +40,7 @@ class Reconciler:
         actuator: Actuator,
         sizer: Sizer,
         reporter: Reporter,
-        limiter: ConcurrencyLimiter,
     ) -> None:
-        self._limiter = limiter
         self._settings, self._shards, self._cache, self._registry = settings, shards, cache, registry
         self._metrics, self._diagnostician, self._actuator, self._reporter = metrics, diagnostician, actuator, reporter
         self._sizer = sizer
@@ -137,7 +131,6 @@ class Reconciler:
         in_force = applied is None or (applied.complete and applied.weights_problem is None)
         if not in_force or findings.conflict is not None:
             made_from = None
-        await self._limiter.writes_begun(WRITES_FIRST_SECONDS)
         if self._registry.get(policy.key) is not policy:
             return True  # deleted meanwhile
         with self._metrics.stage("report"):

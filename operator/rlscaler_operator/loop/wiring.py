@@ -93,7 +93,6 @@ def build_engine(settings: Settings, kube: Kube, turned: Callable[[], None] = la
         Actuator(kube, shards, limiter, cache, settings, idle),
         sizer,
         reporter,
-        limiter,
     )
     questions = Questions(shards, limiter, events)
     budget_reporter = BudgetReporter(settings, shards, limiter, events, metrics, forget_budget, background.launch)

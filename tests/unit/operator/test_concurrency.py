@@ -129,27 +129,3 @@ async def test_a_crowd_is_many_scale_writes_that_wait_and_ends_with_them():
     gate.set()
     await asyncio.gather(*tasks)
     assert not limiter.crowded
-
-
-async def test_reports_are_made_when_no_scale_write_waits_any_more_or_the_time_is_over():
-    limiter, gate, order = ConcurrencyLimiter(1), asyncio.Event(), []
-
-    async def write(name):
-        async with limiter.slot(Priority.SCALE):
-            await gate.wait()
-            order.append(name)
-
-    async def report():
-        await limiter.writes_begun(60.0)
-        order.append("report")
-
-    writes = [asyncio.create_task(write(name)) for name in ("a", "b")]
-    await _settle()
-    made = asyncio.create_task(report())
-    await _settle()
-    assert not made.done()
-    await limiter.writes_begun(0.001)
-    gate.set()
-    await asyncio.gather(*writes, made)
-    assert order.index("a") < order.index("report")
-    await limiter.writes_begun(0.0)
