@@ -101,7 +101,7 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         self._loop: BackgroundLoop | None = None
         self._service: LiveService | None = None
         self._episode: Episode | None = None
-        self._episodes, self._running = 0, False
+        self._episodes, self._folders, self._running = 0, 0, False
         self._pattern, self._mean_rate = "", 0.0
 
     def reset(
@@ -114,9 +114,9 @@ class KubernetesEnv(gym.Env[Float32, NDArray[np.int64]]):
         patterns = self.config.patterns
         self._pattern = str(chosen.get("pattern", patterns[self._episodes % len(patterns)]))
         drawn = int(chosen.get("seed", self.np_random.integers(2**31)))
-        self._episodes += 1
+        self._episodes, self._folders = self._episodes + 1, self._folders + 1
         self._mean_rate = self._offered(drawn)
-        folder = self.config.results and self.config.results / f"episode_{self._episodes:03d}"
+        folder = self.config.results and self.config.results / f"episode_{self._folders:03d}"
         start = self._start(chosen.get("start_replicas", self.config.start))
         stacked = self._run(self._connected().begin(self._pattern, drawn, start, folder))
         self._running = True

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.action import HEADS, REACH
 from rlscaler_core.decision.types import Float32
-from rlscaler_live.kisim.baselines import Baseline, baselines
+from rlscaler_live.kisim.baselines import PATTERNS, Baseline, baselines
 from rlscaler_live.kisim.config import Environment, KisimConfig
-from rlscaler_live.kisim.world import Interval, LiveWorld, SimulatedWorld, World
-
-PATTERNS = ("ramp", "spike", "periodic", "random")
+from rlscaler_live.kisim.world import FIRST_REPLICAS, Interval, LiveWorld, SimulatedWorld, World
 
 OBSERVATIONS: dict[str, tuple[float, float]] = {
     "cpu_utilization": (0, 100),
@@ -48,7 +46,7 @@ class KisimEnv(gym.Env[Float32, NDArray[np.int64]]):
     The patterns are taken in turn, from that of the seed on. Episodes are truncated after their duration, never
     terminated. An observation that is not known keeps its last value and is named in `info["unknown"]`.
 
-    `reset(options={"pattern": ..., "seed": ...})` chooses the load.
+    `reset(options={"pattern": ..., "seed": ..., "replicas": (3, 0)})` chooses the load and the first replicas.
     """
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
@@ -75,7 +73,8 @@ class KisimEnv(gym.Env[Float32, NDArray[np.int64]]):
         self.pattern = str(chosen.get("pattern", PATTERNS[self._episodes % len(PATTERNS)]))
         self._episodes += 1
         drawn = int(chosen.get("seed", self.np_random.integers(2**31)))
-        self.intervals, self._changes = [self._world.begin(self.pattern, drawn)], []
+        first = chosen.get("replicas", (FIRST_REPLICAS, FIRST_REPLICAS))
+        self.intervals, self._changes = [self._world.begin(self.pattern, drawn, first)], []
         self._observation = np.zeros(len(OBSERVATIONS), np.float32)
         return self._observed({"seed": drawn})
 
@@ -83,8 +82,10 @@ class KisimEnv(gym.Env[Float32, NDArray[np.int64]]):
         """Take an action (3,) on the present replicas and let an interval pass."""
         low, high = self._environment.min_replicas, self._environment.max_replicas
         before = self.intervals[-1].replicas
+        # The limits bound an action: a baseline's pool without replicas stays without.
         gpu, cpu = (
-            int(np.clip(count + int(index) - REACH, low, high)) for count, index in zip(before, action, strict=False)
+            int(np.clip(count + int(index) - REACH, min(low, count), high))
+            for count, index in zip(before, action, strict=False)
         )
         interval = self._world.pass_interval((gpu, cpu), int(action[2]))
         self.intervals.append(interval)
@@ -175,4 +176,4 @@ def make_kisim(
         known = config if isinstance(config, KisimConfig) else KisimConfig.load(Path(config))
     settings = known.environment
     world: World = SimulatedWorld(settings) if cluster is None else LiveWorld(settings, cluster)
-    return KisimEnv(settings, world, {name: of_pattern.aim for name, of_pattern in baselines(settings).items()})
+    return KisimEnv(settings, world, baselines(settings))

@@ -18,44 +18,57 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
 from rlscaler_core.decision.types import Float, Float32
-from rlscaler_live.kisim.baselines import EPISODES, FIRST_SEED, SPEEDUPS, OnePool, baselines
+from rlscaler_live.kisim.baselines import EPISODES, FIRST_SEED, PATTERNS
 from rlscaler_live.kisim.config import KisimConfig
-from rlscaler_live.kisim.env import PATTERNS, KisimEnv, make_kisim
-from rlscaler_rl.results.statistics import Interval, ratio_interval
-from rlscaler_rl.results.table import Table
+from rlscaler_live.kisim.env import KisimEnv, make_kisim
+from rlscaler_live.kisim.world import FIRST_REPLICAS, Replicas
+from rlscaler_rl.results.statistics import Interval, mean_interval, ratio_interval
+from rlscaler_rl.results.table import Column, Table
 
 CHOICE_EPISODES = 4
 """Episodes of each pattern on which a checkpoint is evaluated, with seeds of their own."""
 
 CHOICE_SEED = 2_000_000
 
+SPEEDUPS = {"ramp": 1.16, "spike": 1.27, "periodic": 1.0, "random": 1.96}
+"""p95 latency of the CPU baseline over that of the GPU baseline, as KISim has measured them, by pattern."""
+
+BASELINES: dict[str, Replicas] = {"gpu": (FIRST_REPLICAS, 0), "cpu": (0, FIRST_REPLICAS)}
+"""Replicas that each baseline holds."""
+
+UNCHANGED = np.array([2, 2, 1])
+"""Action that leaves the replicas as they are."""
+
 LEAST_CHANGE = 0.01
 """Mean change of an action's probability below which the actor counts as untrained."""
 
 Say = Callable[[str], None]
 
+Act = Callable[[Float32], Any]
+"""Policy: an observation (10,) to an action (3,)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Figures of the agent on episodes of one pattern, (N,) each."""
+    """Figures of a policy on episodes of one pattern, (N,) each."""
 
     reward: Float
+    """Sum over the episode."""
     p95_ms: Float
     throughput: Float
-    """Answers/s."""
+    """Answers/s, late ones included."""
     replicas: Float
     """(N, 2) mean replicas of GPU and CPU."""
 
 
-def played(model: PPO, env: gym.Env[Any, Any], pattern: str, seeds: list[int]) -> Played:
-    """Play the agent's most likely actions on episodes of a pattern."""
+def played(act: Act, env: gym.Env[Any, Any], pattern: str, seeds: list[int], **options: Any) -> Played:
+    """Play a policy on episodes of a pattern; `options` are those of the environment's `reset`."""
     rows = []
     for seed in seeds:
-        observation, _ = env.reset(options={"pattern": pattern, "seed": seed})
+        observation, _ = env.reset(options={"pattern": pattern, "seed": seed, **options})
         total, truncated = 0.0, False
         while not truncated:
-            action, _ = model.predict(observation, deterministic=True)
-            observation, reward, _, truncated, _ = env.step(action)
+            observation, reward, _, truncated, _ = env.step(act(observation))
             total += float(reward)
         inner = env.unwrapped
         assert isinstance(inner, KisimEnv)
@@ -63,6 +76,11 @@ def played(model: PPO, env: gym.Env[Any, Any], pattern: str, seeds: list[int]) -
         rows.append([total, *inner.whole_episode(), *replicas])
     table = np.array(rows, np.float64)
     return Played(table[:, 0], table[:, 1], table[:, 2], table[:, 3:])
+
+
+def most_likely(model: PPO) -> Act:
+    """Return the policy that takes the agent's most likely action."""
+    return lambda observation: model.predict(observation, deterministic=True)[0]
 
 
 class Log(BaseCallback):
@@ -82,7 +100,7 @@ class Log(BaseCallback):
         for info in self.locals["infos"]:
             if "episode" in info:
                 self._ended(info)
-        return len(self.episodes) < self.config.training.episodes
+        return True
 
     def _ended(self, info: Mapping[str, Any]) -> None:
         self.episodes.append({"pattern": info["pattern"], "reward": info["episode"]["r"], "steps": self.num_timesteps})
@@ -96,7 +114,8 @@ class Log(BaseCallback):
         """Evaluate the present network on all patterns, and keep it where its mean reward is the highest so far."""
         number, seeds = len(self.episodes), list(range(CHOICE_SEED, CHOICE_SEED + CHOICE_EPISODES))
         assert isinstance(self.model, PPO)
-        rewards = {name: float(played(self.model, self.env, name, seeds).reward.mean()) for name in PATTERNS}
+        act = most_likely(self.model)
+        rewards = {name: float(played(act, self.env, name, seeds).reward.mean()) for name in PATTERNS}
         mean = float(np.mean(list(rewards.values())))
         row = {"episode": number, "rewards": rewards, "mean": mean}
         self.evaluations.append(row)
@@ -137,7 +156,8 @@ def run(
 ) -> Table:
     """Run the whole experiment into `folder`: checkpoints, evaluations, kisim.json and kisim.png; return the table.
 
-    On a `cluster` (see `make_kisim`) it takes real time, and the agent is evaluated on one episode of each pattern.
+    On a `cluster` (see `make_kisim`) it takes real time. There the agent and the baselines play one episode of each
+    pattern; what the reward improves on, and the evaluations in the course of the training, are simulated.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
@@ -155,9 +175,11 @@ def run(
         changed = float(np.abs(_probabilities(model, seen) - before).mean())
         best = PPO.load(folder / "best_model.zip", device="cpu")
         seeds = list(range(FIRST_SEED, FIRST_SEED + (EPISODES if cluster is None else 1)))
-        agent = {pattern: played(best, env, pattern, seeds) for pattern in PATTERNS}
-    one_pool = baselines(config.environment)
-    table = _table(agent, one_pool)
+        figures = {"agent": {pattern: played(most_likely(best), env, pattern, seeds) for pattern in PATTERNS}}
+        for name, replicas in BASELINES.items():
+            hold = {"replicas": replicas}
+            figures[name] = {pattern: played(lambda _: UNCHANGED, env, pattern, seeds, **hold) for pattern in PATTERNS}
+    table = _table(figures)
     learned = _learned(model._n_updates // config.agent.ppo_epochs, changed)
     chosen = max(log.evaluations, key=lambda row: row["mean"])["episode"]
     sentence = f"{learned} The network after episode {chosen} has the highest reward in the evaluations and is shown."
@@ -165,19 +187,19 @@ def run(
     document = {
         "episodes": log.episodes,
         "evaluations": log.evaluations,
-        "agent": {
-            pattern: {name: value.tolist() for name, value in asdict(of).items()} for pattern, of in agent.items()
-        },
-        "baselines": {
-            pattern: {"p95_ms": of.p95_ms.tolist(), "throughput": of.throughput.tolist()}
-            for pattern, of in one_pool.items()
+        "figures": {
+            name: {
+                pattern: {figure: values.tolist() for figure, values in asdict(of).items()}
+                for pattern, of in by_pattern.items()
+            }
+            for name, by_pattern in figures.items()
         },
         "sentence": sentence,
     }
     (folder / "kisim.json").write_text(json.dumps(document, indent=1) + "\n")
     from rlscaler_live.kisim.picture import draw
 
-    draw(log.episodes, log.evaluations, agent, one_pool, folder / "kisim.png")
+    draw(log.episodes, log.evaluations, figures, folder / "kisim.png")
     return table
 
 
@@ -220,54 +242,58 @@ def _probabilities(model: PPO, observations: Float32) -> Float:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One pattern of the table."""
+    """One pattern of the table: the agent beside the baselines, on the same episodes."""
 
     pattern: str
-    claimed: float
-    speedup: Interval
-    agent_p95: float
-    gpu_p95: float
-    cpu_p95: float
-    against_gpu: Interval
-    against_cpu: Interval
-    throughput: Interval
-    replicas: tuple[float, float]
+    agent: Played
+    gpu: Played
+    cpu: Played
+
+    @property
+    def speedup(self) -> Interval:
+        """p95 latency of the CPU baseline over that of the GPU baseline."""
+        percent = ratio_interval(self.cpu.p95_ms, self.gpu.p95_ms)
+        return Interval(1 + percent.mean / 100, 1 + percent.low / 100, 1 + percent.high / 100)
+
+    @property
+    def ahead(self) -> Interval:
+        """Reward of the agent above that of the better baseline."""
+        better = max(self.gpu, self.cpu, key=lambda baseline: float(baseline.reward.mean()))
+        return mean_interval(self.agent.reward - better.reward)
+
+    @property
+    def slower(self) -> Interval:
+        """p95 latency of the agent above that of the GPU baseline, %."""
+        return ratio_interval(self.agent.p95_ms, self.gpu.p95_ms)
+
+    @property
+    def replicas(self) -> tuple[float, float]:
+        """Mean replicas of the agent."""
+        gpu, cpu = self.agent.replicas.mean(axis=0).tolist()
+        return gpu, cpu
 
 
-COLUMNS = {
+def _mean(policy: str, figure: str, form: str) -> Callable[[Row], str]:
+    return lambda row: format(float(getattr(getattr(row, policy), figure).mean()), form)
+
+
+COLUMNS: dict[str, Column] = {
     "pattern": "{0.pattern}",
-    "p95 ms: agent": "{0.agent_p95:.0f}",
-    "3 GPU": "{0.gpu_p95:.0f}",
-    "3 CPU": "{0.cpu_p95:.0f}",
+    "reward: agent": _mean("agent", "reward", ".2f"),
+    "3 GPU": _mean("gpu", "reward", ".2f"),
+    "3 CPU": _mean("cpu", "reward", ".2f"),
+    "agent ahead of the better": "{0.ahead:+.2f}",
+    "p95 ms: agent": _mean("agent", "p95_ms", ".0f"),
+    "of 3 GPU": _mean("gpu", "p95_ms", ".0f"),
+    "of 3 CPU": _mean("cpu", "p95_ms", ".0f"),
+    "agent against 3 GPU": "{0.slower:+.0f %}",
     "3 CPU over 3 GPU": "{0.speedup:.2f}",
-    "KISim": "{0.claimed:.2f}",
-    "agent's p95 against 3 GPU": "{0.against_gpu:+.0f %}",
-    "against 3 CPU": "{0.against_cpu:+.0f %}",
-    "answers/s against the better": "{0.throughput:+.0f %}",
-    "replicas": "{0.replicas[0]:.1f}+{0.replicas[1]:.1f}",
+    "KISim": lambda row: f"{SPEEDUPS[row.pattern]:.2f}",
+    "agent's replicas": "{0.replicas[0]:.1f}+{0.replicas[1]:.1f}",
 }
 
 
-def _table(agent: Mapping[str, Played], one_pool: Mapping[str, OnePool]) -> Table:
-    rows = []
-    for pattern in PATTERNS:
-        own, alone = agent[pattern], one_pool[pattern]
-        gpu, cpu = alone.p95_ms[:, : len(own.p95_ms)]
-        answers = alone.throughput[:, : len(own.p95_ms)]
-        over = ratio_interval(cpu, gpu)
-        rows.append(
-            Row(
-                pattern=pattern,
-                claimed=SPEEDUPS[pattern],
-                speedup=Interval(1 + over.mean / 100, 1 + over.low / 100, 1 + over.high / 100),
-                agent_p95=float(own.p95_ms.mean()),
-                gpu_p95=float(gpu.mean()),
-                cpu_p95=float(cpu.mean()),
-                against_gpu=ratio_interval(own.p95_ms, gpu),
-                against_cpu=ratio_interval(own.p95_ms, cpu),
-                throughput=ratio_interval(own.throughput, answers[int(answers.mean(axis=1).argmax())]),
-                replicas=(float(own.replicas[:, 0].mean()), float(own.replicas[:, 1].mean())),
-            )
-        )
+def _table(figures: Mapping[str, Mapping[str, Played]]) -> Table:
+    rows = [Row(pattern, **{policy: figures[policy][pattern] for policy in figures}) for pattern in PATTERNS]
     title = "The agent beside three GPU replicas and three CPU replicas alone, the same episodes"
     return Table.of(COLUMNS, rows, title)

@@ -10,7 +10,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from rlscaler_core.decision.types import Float
-from rlscaler_live.kisim.baselines import OnePool
 from rlscaler_live.kisim.world import FIRST_REPLICAS
 
 if TYPE_CHECKING:
@@ -26,16 +25,15 @@ GPU_PRICE = np.array([1.0, 0.25])
 def draw(
     episodes: Sequence[Mapping[str, Any]],
     evaluations: Sequence[Mapping[str, Any]],
-    agent: Mapping[str, Played],
-    one_pool: Mapping[str, OnePool],
+    figures: Mapping[str, Mapping[str, Played]],
     path: Path,
 ) -> None:
-    """Draw a PNG of three panels."""
+    """Draw a PNG of three panels; `figures` by policy (`LABELS`) and pattern."""
     figure = Figure(figsize=(15, 5), layout="constrained")
     grid = figure.add_gridspec(1, 3, width_ratios=(1.2, 1.2, 1))
     _training(figure.add_subplot(grid[0]), episodes, evaluations)
-    _latency(figure.add_subplot(grid[1]), agent, one_pool)
-    _profile(figure.add_subplot(grid[2], projection="polar"), agent, one_pool)
+    _latency(figure.add_subplot(grid[1]), figures)
+    _profile(figure.add_subplot(grid[2], projection="polar"), figures)
     figure.savefig(path, dpi=110)
 
 
@@ -53,14 +51,10 @@ def _training(axes: Any, episodes: Sequence[Mapping[str, Any]], evaluations: Seq
     axes.legend(loc="best", fontsize=9)
 
 
-def _latency(axes: Any, agent: Mapping[str, Played], one_pool: Mapping[str, OnePool]) -> None:
-    patterns, width = list(agent), 0.27
-    values = {
-        "agent": [agent[pattern].p95_ms.mean() for pattern in patterns],
-        "gpu": [one_pool[pattern].p95_ms[0].mean() for pattern in patterns],
-        "cpu": [one_pool[pattern].p95_ms[1].mean() for pattern in patterns],
-    }
-    for place, (name, heights) in enumerate(values.items()):
+def _latency(axes: Any, figures: Mapping[str, Mapping[str, Played]]) -> None:
+    patterns, width = list(figures["agent"]), 0.27
+    for place, (name, by_pattern) in enumerate(figures.items()):
+        heights = [by_pattern[pattern].p95_ms.mean() for pattern in patterns]
         bars = axes.bar(np.arange(4) + (place - 1) * width, heights, width, color=COLOURS[name], label=LABELS[name])
         axes.bar_label(bars, fmt="%.0f", fontsize=8)
     axes.set_xticks(np.arange(len(patterns)), patterns)
@@ -69,30 +63,13 @@ def _latency(axes: Any, agent: Mapping[str, Played], one_pool: Mapping[str, OneP
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=3, fontsize=9, frameon=False)
 
 
-def _profile(axes: Any, agent: Mapping[str, Played], one_pool: Mapping[str, OnePool]) -> None:
-    """Draw latency, throughput and cost of each relative to the best of the three, 1 at the edge."""
-    figures: dict[str, Float] = {}
-    own = list(agent.values())
-    alone = [one_pool[pattern] for pattern in agent]
-    figures["agent"] = np.array(
-        [
-            1 / np.mean([of.p95_ms.mean() for of in own]),
-            np.mean([of.throughput.mean() for of in own]),
-            1 / np.mean([(of.replicas @ GPU_PRICE).mean() for of in own]),
-        ]
-    )
-    for pool, name in enumerate(("gpu", "cpu")):
-        figures[name] = np.array(
-            [
-                1 / np.mean([of.p95_ms[pool].mean() for of in alone]),
-                np.mean([of.throughput[pool].mean() for of in alone]),
-                1 / np.mean([of.cost[pool].mean() for of in alone]),
-            ]
-        )
-    best = np.max(list(figures.values()), axis=0)
+def _profile(axes: Any, figures: Mapping[str, Mapping[str, Played]]) -> None:
+    """Draw latency, throughput and cost of each policy relative to the best of the three, 1 at the edge."""
+    profiles = {name: _means(list(by_pattern.values())) for name, by_pattern in figures.items()}
+    best = np.max(list(profiles.values()), axis=0)
     angles = np.linspace(0, 2 * np.pi, len(best), endpoint=False)
     closed = np.append(angles, angles[0])
-    for name, values in figures.items():
+    for name, values in profiles.items():
         shares = values / best
         axes.plot(closed, np.append(shares, shares[0]), "o-", color=COLOURS[name], label=LABELS[name])
         axes.fill(closed, np.append(shares, shares[0]), color=COLOURS[name], alpha=0.1)
@@ -100,3 +77,11 @@ def _profile(axes: Any, agent: Mapping[str, Played], one_pool: Mapping[str, OneP
     axes.set_ylim(0, 1.05)
     axes.set_title("Mean of the patterns, best = 1")
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=3, fontsize=9, frameon=False)
+
+
+def _means(patterns: Sequence[Played]) -> Float:
+    """Return 1 / p95 ms, answers/s and 1 / cost, (3,), each of the mean of the patterns."""
+    p95 = np.mean([of.p95_ms.mean() for of in patterns])
+    throughput = np.mean([of.throughput.mean() for of in patterns])
+    cost = np.mean([(of.replicas @ GPU_PRICE).mean() for of in patterns])
+    return np.array([1 / p95, throughput, 1 / cost])

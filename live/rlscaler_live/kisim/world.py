@@ -18,6 +18,8 @@ from rlscaler_rl.simulation.scenario import Scenarios, nominal
 FIRST_REPLICAS = 3
 """Replicas of either pool at the begin of an episode, and those of the baselines of one pool."""
 
+Replicas = tuple[int, int]
+"""Replicas of GPU and CPU."""
 
 USER_RATE = 5 / 8 / 1.5
 """Requests/s to the model of one of KISim's users, who waits 1 to 2 s and sends five of eight requests there."""
@@ -34,16 +36,16 @@ class Interval:
     gpu_utilization: float  # %, at the end
     p95_ms: float  # of the answers in the interval; a refused request counts as the client's timeout
     throughput: float  # answers/s in the interval
-    replicas: tuple[int, int]  # spec.replicas of GPU and CPU, at the end
+    replicas: Replicas  # spec.replicas of GPU and CPU, at the end
 
 
 class World(Protocol):
     """A service with two pools under a load."""
 
-    def begin(self, pattern: str, seed: int) -> Interval:
-        """Begin an episode with `FIRST_REPLICAS` of either pool."""
+    def begin(self, pattern: str, seed: int, replicas: Replicas) -> Interval:
+        """Begin an episode with these replicas."""
 
-    def pass_interval(self, replicas: tuple[int, int], placement: int) -> Interval:
+    def pass_interval(self, replicas: Replicas, placement: int) -> Interval:
         """Set the replicas and the placement, and let an action interval pass."""
 
     def whole_episode(self) -> tuple[float, float]:
@@ -55,9 +57,7 @@ class World(Protocol):
 
 def scenarios(environment: Environment, patterns: list[str], seeds: list[int], **overrides: Any) -> Scenarios:
     """Return the nominal service under `patterns[i]` drawn with `seeds[i]`."""
-    low, high = environment.min_replicas, environment.max_replicas
-    first = (FIRST_REPLICAS, FIRST_REPLICAS)
-    columns = {"min_replicas": (low, low), "max_replicas": (high, high), "initial_replicas": first, **overrides}
+    columns = {"min_replicas": (0, 0), "max_replicas": (environment.max_replicas,) * 2, **overrides}
     columns |= {"low": LOW_USERS * USER_RATE, "high": HIGH_USERS * USER_RATE}
     return nominal(patterns, seeds, environment.episode_duration, float(environment.action_interval), **columns)
 
@@ -70,13 +70,13 @@ class SimulatedWorld:
         self._batch: Batch
         self._before: objectives.Counters
 
-    def begin(self, pattern: str, seed: int) -> Interval:
-        played = scenarios(self._environment, [pattern], [seed])
+    def begin(self, pattern: str, seed: int, replicas: Replicas) -> Interval:
+        played = scenarios(self._environment, [pattern], [seed], initial_replicas=replicas)
         self._batch, self._timeout = Batch(played), played.timeout
         self._first = self._before = objectives.read(self._batch.cluster)
         return self._measured(self._batch.sense())
 
-    def pass_interval(self, replicas: tuple[int, int], placement: int) -> Interval:
+    def pass_interval(self, replicas: Replicas, placement: int) -> Interval:
         batch = self._batch
         for _ in range(self._environment.action_interval // SENSE_SECONDS):
             # Once a tick, because the weights follow the replicas that have become ready.
@@ -101,7 +101,7 @@ class SimulatedWorld:
 class Chosen:
     """Controller that holds the replicas and the placement of an action for an interval."""
 
-    def __init__(self, replicas: tuple[int, int], placement: int) -> None:
+    def __init__(self, replicas: Replicas, placement: int) -> None:
         self._replicas, self._placement = np.array([replicas], np.int32), np.array([placement], np.int32)
 
     def reset(self, params: Params) -> None:
@@ -118,21 +118,24 @@ class LiveWorld:
         """`cluster`: fields of the live environment's configuration. Raises LiveEnvironmentError."""
         from rlscaler_live.environment import KubernetesEnv
 
-        shared = {"episode_duration", "action_interval", "min_replicas", "max_replicas"}
-        # An interval has a reward of its own in `KubernetesEnv`; here its counters are wanted.
+        shared = {"episode_duration", "action_interval", "max_replicas"}
         load = {"low_rps": LOW_USERS * USER_RATE, "high_rps": HIGH_USERS * USER_RATE}
-        self._env = KubernetesEnv({**load, **cluster, **environment.model_dump(include=shared)}, reward=self._count)
+        # The lowest replicas of an action are KisimEnv's affair; a baseline has one pool alone.
+        fields = {**load, **cluster, **environment.model_dump(include=shared), "min_replicas": 0}
+        # An interval has a reward of its own in `KubernetesEnv`; here its counters are wanted.
+        self._env = KubernetesEnv(fields, reward=self._count)
         self._timeout = np.array([self._env.config.client_timeout_ms / 1000])
         self._spent: Mapping[str, Any] = {}
         self._figures: Mapping[str, Any] = {}
         self._rng = np.random.default_rng(0)
 
-    def begin(self, pattern: str, seed: int) -> Interval:
-        start = tuple(FIRST_REPLICAS if pool in self._env.config.pools else 0 for pool in ("gpu", "cpu"))
+    def begin(self, pattern: str, seed: int, replicas: Replicas) -> Interval:
+        pools = zip(("gpu", "cpu"), replicas, strict=True)
+        start = tuple(count if pool in self._env.config.pools else 0 for pool, count in pools)
         self._env.reset(options={"pattern": pattern, "seed": seed, "start_replicas": start})
         return _interval(self._env.samples, math.nan, math.nan)
 
-    def pass_interval(self, replicas: tuple[int, int], placement: int) -> Interval:
+    def pass_interval(self, replicas: Replicas, placement: int) -> Interval:
         *_, self._figures = self._env.hand_over(Chosen(replicas, placement), self._rng)
         return _interval(self._env.samples, *_answers(objectives.counters_of(self._spent), self._timeout))
 

@@ -11,11 +11,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-from rlscaler_live.kisim.baselines import Baseline, baselines
+from rlscaler_live.kisim.baselines import PATTERNS, Baseline, baselines
 from rlscaler_live.kisim.config import Environment, KisimConfig, is_kisim
-from rlscaler_live.kisim.env import OBSERVATIONS, PATTERNS, KisimEnv, make_kisim
-from rlscaler_live.kisim.experiment import run
-from rlscaler_live.kisim.world import Interval
+from rlscaler_live.kisim.env import OBSERVATIONS, KisimEnv, make_kisim
+from rlscaler_live.kisim.experiment import BASELINES, UNCHANGED, played, run
+from rlscaler_live.kisim.world import Interval, Replicas
 from rlscaler_rl.training.config import ConfigError
 
 PRODUCTION = {
@@ -114,10 +114,10 @@ class Scripted:
     def __init__(self, *intervals: Interval) -> None:
         self.left = list(intervals)
 
-    def begin(self, pattern: str, seed: int) -> Interval:
+    def begin(self, pattern: str, seed: int, replicas: Replicas) -> Interval:
         return self.left.pop(0)
 
-    def pass_interval(self, replicas: tuple[int, int], placement: int) -> Interval:
+    def pass_interval(self, replicas: Replicas, placement: int) -> Interval:
         return self.left.pop(0)
 
     def whole_episode(self) -> tuple[float, float]:
@@ -166,12 +166,16 @@ def test_an_unknown_value_keeps_the_last_one_and_is_named():
     assert observation[list(OBSERVATIONS).index("p95_ms")] == 800.0
 
 
-def test_the_baselines_are_measured_and_three_cpu_replicas_are_slower_than_three_gpu_replicas():
-    found = baselines(Environment())
-    assert set(found) == set(PATTERNS)
-    assert all((of.p95_ms[1] > of.p95_ms[0]).all() for of in found.values())
-    assert found["spike"].aim.p95_ms == pytest.approx(found["spike"].p95_ms[0].mean())
-    assert found["ramp"].aim.p95_ms == pytest.approx(found["ramp"].p95_ms.mean())
+def test_a_baseline_holds_one_pool_and_the_reward_improves_on_the_same_figures():
+    env, aims = make_kisim(), baselines(Environment())
+    figures = {}
+    for name, replicas in BASELINES.items():
+        figures[name] = played(lambda _: UNCHANGED, env, "spike", [1_000_000, 1_000_001], replicas=replicas)
+        assert (figures[name].replicas == replicas).all()
+    assert (figures["cpu"].p95_ms > figures["gpu"].p95_ms).all()
+    assert figures["gpu"].p95_ms.mean() == pytest.approx(aims["spike"].p95_ms, rel=0.2)
+    assert set(aims) == set(PATTERNS)
+    assert aims["ramp"].p95_ms > aims["spike"].p95_ms  # the mean of both pools, the GPU pool
 
 
 @pytest.mark.slow
@@ -194,5 +198,8 @@ def test_a_short_training_leaves_checkpoints_evaluations_a_table_and_says_that_i
     assert [row[0] for row in table.rows] == list(PATTERNS)
     assert said[-1].startswith("The actor has not learned")
     document = json.loads((tmp_path / "kisim.json").read_text())
+    # An update takes two episodes, and the last one is made as well.
     assert len(document["episodes"]) == 4
     assert [row["episode"] for row in document["evaluations"]] == [0, 2, 4]
+    assert "2 updates" in document["sentence"]
+    assert set(document["figures"]) == {"agent", "gpu", "cpu"}
