@@ -157,7 +157,7 @@ def run(
     """Run the whole experiment into `folder`: checkpoints, evaluations, kisim.json and kisim.png; return the table.
 
     On a `cluster` (see `make_kisim`) it takes real time. There the agent and the baselines play one episode of each
-    pattern; what the reward improves on, and the evaluations in the course of the training, are simulated.
+    pattern; the baselines inside the reward, and the evaluations in the course of the training, are simulated.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
