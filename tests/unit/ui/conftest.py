@@ -25,63 +25,61 @@ def condition(type_: str, status: str, reason: str, message: str = "") -> dict[s
     }
 
 
+def body(name: str = "chat", mode: str = "Auto", namespace: str = "ns", **status: Any) -> dict[str, Any]:
+    """Return a policy that acts, compared with the HPA formula; keywords replace parts of the status."""
+    day = {"hours": 9.0, "requests": 1000.0, "cost": 40.0, "otherCost": 50.0, "late": 4.0, "otherLate": 9.0}
+    decision = {
+        "id": "0199aaaa-0000-7000-8000-000000000001",
+        "time": "2026-01-09T12:00:00Z",
+        "action": {"gpu": 1, "cpu": 0, "placement": "Balanced"},
+        "base": {"gpu": 2},
+        "desired": {"gpu": 4},
+        "applied": True,
+        "reasons": ["Floor"],
+    }
+    guards = [{"name": "proposal", "after": {"gpu": 3}}, {"name": "floor", "after": {"gpu": 4}}]
+    return {
+        "apiVersion": "rlscaler.io/v1alpha1",
+        "kind": "RLScalingPolicy",
+        "metadata": {
+            "namespace": namespace,
+            "name": name,
+            "uid": name,
+            "generation": 1,
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "resourceVersion": "1",
+        },
+        "spec": {
+            "mode": mode,
+            "targets": {"gpu": {"deployment": f"{name}-gpu", "maxReplicas": 10}},
+            "slo": {"latencyMilliseconds": 500},
+        },
+        "status": {
+            "conditions": [condition("Ready", "True", "Ready"), condition("Active", "True", "Acting")],
+            "targets": {"gpu": {"deployment": f"{name}-gpu", "current": 2, "ready": 2, "desired": 4, "summary": "2/4"}},
+            "capacity": {"unit": "requests", "gpu": 20.0},
+            "lastDecision": decision | {"guards": guards, "result": "gpu: 2 -> 4"},
+            "history": [decision],
+            "observation": {
+                "time": "2026-01-09T12:00:00Z",
+                "p95Latency": {"value": 321.0, "state": "Known", "ageSeconds": 2.0},
+            },
+            "promotion": {
+                "state": "NotRequired",
+                "since": "2026-01-05T00:00:00Z",
+                "against": "HPAFormula",
+                "days": 6,
+                "regret": {"costPercent": {"mean": -14.0, "low": -20.0, "high": -8.0}},
+                "evidence": [{"date": "2026-01-09", **day}],
+            },
+            **status,
+        },
+    }
+
+
 @pytest.fixture(scope="session")
 def policy():
-    """A policy that acts, compared with the HPA formula; keywords replace parts of the status."""
-
-    def make(name: str = "chat", mode: str = "Auto", namespace: str = "ns", **status: Any) -> dict[str, Any]:
-        day = {"hours": 9.0, "requests": 1000.0, "cost": 40.0, "otherCost": 50.0, "late": 4.0, "otherLate": 9.0}
-        decision = {
-            "id": "0199aaaa-0000-7000-8000-000000000001",
-            "time": "2026-01-09T12:00:00Z",
-            "action": {"gpu": 1, "cpu": 0, "placement": "Balanced"},
-            "base": {"gpu": 2},
-            "desired": {"gpu": 4},
-            "applied": True,
-            "reasons": ["Floor"],
-        }
-        guards = [{"name": "proposal", "after": {"gpu": 3}}, {"name": "floor", "after": {"gpu": 4}}]
-        return {
-            "apiVersion": "rlscaler.io/v1alpha1",
-            "kind": "RLScalingPolicy",
-            "metadata": {
-                "namespace": namespace,
-                "name": name,
-                "uid": name,
-                "generation": 1,
-                "creationTimestamp": "2026-01-01T00:00:00Z",
-                "resourceVersion": "1",
-            },
-            "spec": {
-                "mode": mode,
-                "targets": {"gpu": {"deployment": f"{name}-gpu", "maxReplicas": 10}},
-                "slo": {"latencyMilliseconds": 500},
-            },
-            "status": {
-                "conditions": [condition("Ready", "True", "Ready"), condition("Active", "True", "Acting")],
-                "targets": {
-                    "gpu": {"deployment": f"{name}-gpu", "current": 2, "ready": 2, "desired": 4, "summary": "2/4"}
-                },
-                "capacity": {"unit": "requests", "gpu": 20.0},
-                "lastDecision": decision | {"guards": guards, "result": "gpu: 2 -> 4"},
-                "history": [decision],
-                "observation": {
-                    "time": "2026-01-09T12:00:00Z",
-                    "p95Latency": {"value": 321.0, "state": "Known", "ageSeconds": 2.0},
-                },
-                "promotion": {
-                    "state": "NotRequired",
-                    "since": "2026-01-05T00:00:00Z",
-                    "against": "HPAFormula",
-                    "days": 6,
-                    "regret": {"costPercent": {"mean": -14.0, "low": -20.0, "high": -8.0}},
-                    "evidence": [{"date": "2026-01-09", **day}],
-                },
-                **status,
-            },
-        }
-
-    return make
+    return body
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,11 @@ BROKEN = {
     "paused": (conditions("Paused", "True", "PausedByAnnotation"), "paused", "PausedByAnnotation"),
     "capacity": (conditions("CapacityUnknown", "True", "NotMeasured"), "learning", "NotMeasured"),
     "old model": (conditions("ModelOutdated", "True", "DigestMismatch"), "old model", "DigestMismatch"),
-    "demoted": ({"promotion": {"state": "Demoted", "reason": "LaterThanHPA"}}, "demoted", "LaterThanHPA"),
+    "demoted": (
+        {"promotion": {"state": "Demoted", "since": "2026-01-05T00:00:00Z", "reason": "LaterThanHPA"}},
+        "demoted",
+        "LaterThanHPA",
+    ),
     "malformed conditions": ({"conditions": "none"}, "unreadable", "Unreadable"),
     "malformed evidence": ({"promotion": {"evidence": [{"date": "x"}]}}, "unreadable", "Unreadable"),
     "malformed replicas": ({"targets": {"gpu": {"current": "many"}}}, "unreadable", "Unreadable"),
