@@ -125,8 +125,8 @@ class PoolReplicas(Model):
 
 
 class Fallback(Model):
-    """Scaling where a required signal stays unknown, the actor fails, or the service is outside the envelope that the
-    model was trained for."""
+    """Scaling where a required signal stays unknown, the actor fails, or a model that moves no headroom is outside its
+    envelope."""
 
     behavior: Literal["forecastRule", "hpaFormula", "currentReplicas", "currentReplicasIfHigher", "static"] = (
         "forecastRule"
@@ -234,7 +234,7 @@ class Spec(Model):
     """Limits on how fast replicas may change, in the fields of HorizontalPodAutoscaler v2; default: no window and no
     limit beyond two steps an action."""
     fallback: Fallback = Fallback()
-    """Scaling where a required signal stays unknown, the actor fails, or the service is outside the model's
+    """Scaling where a required signal stays unknown, the actor fails, or a model that moves no headroom is outside its
     envelope."""
     guards: Guards = Guards()
     """Limits around the actor that hold whatever it asks for."""

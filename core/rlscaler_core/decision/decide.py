@@ -29,6 +29,7 @@ from rlscaler_core.decision.types import (
     Int,
     Observation,
     Params,
+    Placement,
     Samples,
     State,
     either,
@@ -39,6 +40,9 @@ Kind = Literal["action", "floor"]
 
 NO_ACTION = np.array([0, 0, -1], np.int32)
 """`Decision.action` of rows in which no actor ran."""
+
+RULE_ALONE = np.array([0, 0, Placement.BALANCED], np.int32)
+"""Action that leaves replicas and traffic to the rule."""
 
 _PREFERS = float(PREFERENCE.max())
 
@@ -63,7 +67,8 @@ class Proposal:
     """(N,) False where no actor ran or where its output is unusable; None = usable in every row."""
 
     outside: Bool | None = None
-    """(N,) where the service is outside the actor's envelope, so that the fallback acts at once; None = in no row."""
+    """(N,) where the service is outside the actor's envelope: the rule alone acts where the actor's steps move its
+    headroom, otherwise the fallback acts at once; None = in no row."""
 
     model: float = 0.0
     """The `headroom.model_number` of the actor, whose headroom no other actor takes over."""
@@ -96,8 +101,8 @@ def decide(
     where its steps do not last `spec_replicas` (or those of the rule) + action * step_size, after the guards. `by` is
     an actor, of which the most likely action counts, or where steps last the mean step; "no change" for an absent
     pool. Or `by` is a `Proposal` that a caller made after `observe`, as training does. Rows where the actor fails or
-    returns NaN are held, rows outside its envelope fall back at once. Without an actor every row is held, and falls
-    back after `failure_threshold` intervals.
+    returns NaN are held. Rows outside its envelope are decided by its rule alone where its steps last, and fall back at
+    once where they do not. Without an actor every row is held, and falls back after `failure_threshold` intervals.
     At kind "floor" only floor, budget, limits and pause may move replicas, the traffic weights follow readiness, and
     `by` is not used.
 
@@ -123,7 +128,8 @@ def decide(
     doubt, ran, state = _doubt(params, state, proposal)
     steps, headroom = proposal.action[:, :2], None
     if proposal.rule is not None and proposal.rule.lasting:
-        state = move(params, state, samples, steps, proposal.model, ~doubt.failed, doubt.falls_back)
+        ends = doubt.falls_back if proposal.outside is None else doubt.falls_back | proposal.outside
+        state = move(params, state, samples, steps, proposal.model, ~doubt.failed, ends)
         steps, headroom = np.zeros_like(steps), factors(state)
     else:
         state = neutral(state)
@@ -158,6 +164,8 @@ def _propose(params: Params, state: State, samples: Samples, actor: ActorLike | 
     probabilities = mask_absent(probabilities, params.present)
     outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
     proposal, state = proposed_by(actor, state, observation, probabilities)
+    if proposal.rule is not None and proposal.rule.lasting:
+        proposal.action[outside] = RULE_ALONE
     return replace(proposal, probabilities=probabilities, usable=usable, outside=outside), state
 
 
@@ -179,10 +187,12 @@ def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Boo
     unknown = proposal.observation.required_unknown
     usable = np.ones(len(unknown), np.bool_) if proposal.usable is None else proposal.usable
     outside = np.zeros(len(unknown), np.bool_) if proposal.outside is None else proposal.outside
-    ran = usable & ~outside
+    # A rule has no envelope: without the steps of a network it acts everywhere.
+    by_rule = outside & (proposal.rule is not None and proposal.rule.lasting)
+    ran = (usable & ~outside) | by_rule
     failed = unknown | ~ran
     intervals = np.where(failed, state.unknown_intervals + 1, 0).astype(np.int32)
-    doubt = Doubt(unknown, failed, outside | (failed & (intervals >= params.failure_threshold)))
+    doubt = Doubt(unknown, failed, (outside & ~by_rule) | (failed & (intervals >= params.failure_threshold)))
     return doubt, ran, replace(state, unknown_intervals=intervals)
 
 

@@ -239,7 +239,9 @@ class Diagnostician:
         behavior = policy.spec.fallback.behavior
         if demoted(policy.spec.mode, policy.promotion.status):
             return Problem("Demoted", "the HPA formula decides: see the condition Active")
-        if policy.decision.action_flags & Flag.OUT_OF_ENVELOPE:
+        actor = policy.decision.actor
+        by_rule = actor is not None and actor.manifest.lasting  # then its rule acts outside, and that is no fallback
+        if policy.decision.action_flags & Flag.OUT_OF_ENVELOPE and not by_rule:
             return Problem(
                 "OutOfEnvelope",
                 f"fallback {behavior}: {policy.decision.outside or 'not what the actor was trained for'}",

@@ -16,8 +16,10 @@ from rlscaler_core.decision.action import from_indices, head_probabilities, most
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.exceptions import ContractMismatchError, ModelError
+from rlscaler_core.decision.headroom import factors
 from rlscaler_core.decision.manifest import Envelope, Manifest
 from rlscaler_core.decision.observation import CONTRACT_VERSION, sense
+from rlscaler_core.decision.rule import Rule
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.training_distribution import TrainingDistribution
 from rlscaler_core.decision.types import FallbackBehavior, Flag, Float32, Params, Placement, Samples, State
@@ -121,6 +123,19 @@ def test_outside_the_envelope_nobody_asks_the_actor() -> None:
     decision, _, _ = decide(params, state, samples, actor)
     assert decision.desired.tolist() == [[4, 6], [3, 4]]
     assert decision.flags.tolist() == [Flag.NONE, Flag.FALLBACK | Flag.OUT_OF_ENVELOPE]
+
+
+def test_outside_the_envelope_the_rule_beneath_a_lasting_action_decides_alone() -> None:
+    content = linear(5 * UP_UP_CPU)
+    learned = {"late_price": 0.5, "caution": 0.2, "jump_caution": 0.15}
+    fields = {"residual": True, "lasting": True, "learned": learned, "envelope": ENVELOPE.model_dump()}
+    params, state, samples = rows(2, slo_ms=[1000.0, 50.0], fallback=FallbackBehavior.CURRENT_REPLICAS)
+    decision, _, following = decide(params, state, samples, Actor.load(content, manifest(content, **fields)))
+    by_rule, _, _ = decide(params, sense(params, initial_state(2, 1), samples), samples, Rule())
+    assert decision.desired[1].tolist() == by_rule.desired[1].tolist()
+    assert decision.placement[1] == by_rule.placement[1]
+    assert decision.flags[1] == Flag.OUT_OF_ENVELOPE
+    assert (factors(following) > 1).tolist() == [[True, True], [False, False]]
 
 
 @pytest.mark.parametrize(

@@ -62,9 +62,10 @@ def test_chance_is_told_from_a_jump_in_requests_whatever_is_counted():
     np.testing.assert_array_equal(tokens.state.load_recent, requests.state.load_recent)
 
 
-def test_the_bundled_network_falls_back_for_tokens_and_says_why():
+def test_for_tokens_the_rule_of_the_bundled_network_acts_alone_and_the_decision_says_why():
     seen, outcome = played([30.0] * 3, LoadUnit.TOKENS, 1000.0, actor=BUNDLED)
-    assert all(flags & Flag.OUT_OF_ENVELOPE and flags & Flag.FALLBACK for _, flags in seen)
+    assert [replicas for replicas, _ in seen] == [replicas for replicas, _ in played([30.0] * 3)[0]]
+    assert all(flags & Flag.OUT_OF_ENVELOPE and not flags & Flag.FALLBACK for _, flags in seen)
     assert outcome.outside == "capacity.unit is tokens and the model was trained for requests"
     seen, outcome = played([30.0] * 3, actor=BUNDLED)
     assert "capacity.unit" not in outcome.outside

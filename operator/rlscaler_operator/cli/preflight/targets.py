@@ -141,12 +141,14 @@ def _model(look: Look) -> Check:
 
 
 def _envelope(look: Look) -> Check:
-    assert look.outcome is not None
-    trouble = ""
-    if look.outcome.outside:
+    outcome, actor = look.outcome, look.policy.decision.actor
+    assert outcome is not None
+    trouble, by_rule = "", actor is not None and actor.manifest.lasting
+    if outcome.outside:
         behavior = look.policy.spec.fallback.behavior
+        instead = "the forecast rule alone decides" if by_rule else f"spec.fallback.behavior {behavior} would decide"
         trouble = (
-            f"{look.outcome.outside}; spec.fallback.behavior {behavior} would decide: name policy.bundled rule, or "
-            "train for this service (`rlscaler train --for`)"
+            f"{outcome.outside}; {instead}: name policy.bundled rule, or train for this service (`rlscaler train "
+            "--for`)"
         )
-    return Check("the service lies within what the model was trained for", trouble, "envelope")
+    return Check("the service lies within the envelope of the model's training", trouble, "envelope", stops=not by_rule)
