@@ -54,12 +54,12 @@ class ConfigMapKey(Model):
 
 
 class PolicySource(Model):
-    """Where the actor comes from; `bundled: rule` where nothing is set."""
+    """Where the actor comes from; `bundled: ppo` where nothing is set, `bundled: rule` with `signal.kafka`."""
 
     bundled: Literal["ppo", "rule", "streams"] | None = None
-    """An actor that comes with the operator: `rule`, the forecast rule without a network, `ppo`, the network that was
-    trained for services, or `streams`, the one for consumers of a stream (`signal.kafka`); default where neither
-    `configMap` nor `path` is set: `rule`."""
+    """An actor that comes with the operator: `ppo`, the network that moves a headroom in the plan of the forecast rule,
+    `rule`, that rule without a network, or `streams`, the network for consumers of a stream (`signal.kafka`); default
+    where neither `configMap` nor `path` is set: `ppo`, and `rule` with `signal.kafka`."""
     config_map: ConfigMapKey | None = None
     """A model in a ConfigMap of the policy's namespace."""
     path: Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^/].*$")] | None = None
@@ -80,11 +80,6 @@ class PolicySource(Model):
             field="path",
         ),
     )
-
-    @property
-    def bundled_name(self) -> str | None:
-        """The bundled actor in use; None where the actor comes from a ConfigMap or a file."""
-        return self.bundled or ("rule" if self.config_map is None and self.path is None else None)
 
 
 class HTTPRouteRef(Model):
@@ -222,7 +217,7 @@ class Spec(Model):
     slo: SLO
     """The service-level objective that replicas are bought for."""
     policy: PolicySource = PolicySource()
-    """Where the actor comes from; default: the bundled `rule`."""
+    """Where the actor comes from; default: the bundled `ppo`, with `signal.kafka` the bundled `rule`."""
     metrics: Metrics = Metrics()
     """Where the measurements come from and when they are too old to act on."""
     signal: Source | None = None
@@ -252,6 +247,15 @@ class Spec(Model):
             return None
         own: float | None = getattr(self.capacity.per_replica, pool, None)
         return own if own is not None else target.requests_per_second
+
+    @property
+    def bundled_policy(self) -> str | None:
+        """Name of the bundled actor in use; None where the actor comes from a ConfigMap or a file."""
+        source = self.policy
+        if source.config_map is not None or source.path is not None:
+            return None
+        # The network for services was not trained for consumers of a stream.
+        return source.bundled or ("ppo" if self.signal is None else "rule")
 
     def per_replica_field(self, pool: str) -> str:
         """The field that says it, below `spec`."""

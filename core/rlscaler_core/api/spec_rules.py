@@ -209,14 +209,14 @@ _STREAM_RULES = (
     ),
     _signal_excludes(
         "has(self.policy.bundled) && self.policy.bundled == 'ppo'",
-        lambda spec: spec.policy.bundled_name == "ppo",
+        lambda spec: spec.policy.bundled == "ppo",
         "the network ppo was trained for services: with signal.kafka remove policy, or set policy.bundled to rule or "
         "streams",
         "policy",
     ),
     Rule(
         cel="has(self.signal) || !has(self.policy.bundled) || self.policy.bundled != 'streams'",
-        holds=lambda spec: spec.signal is not None or spec.policy.bundled_name != "streams",
+        holds=lambda spec: spec.signal is not None or spec.policy.bundled != "streams",
         message="the network streams was trained for consumers of a stream: set policy.bundled to rule or ppo, or add "
         "signal.kafka",
         field="policy.bundled",

@@ -37,9 +37,9 @@ def _cold_start(pool: Pool) -> Callable[[F], F]:
 @click.option(
     "--policy",
     type=click.Choice(POLICIES),
-    default="rule",
+    default="ppo",
     show_default=True,
-    help="Bundled policy: the forecast rule, or the trained network.",
+    help="Bundled policy: the trained network, or the forecast rule beneath it alone.",
 )
 @place("demo", "Of pattern, arrivals and service.", out="results/demo-PATTERN")
 @click.option("--slo-ms", type=click.FloatRange(10, 5000), default=1000.0, show_default=True, help="Latency objective.")

@@ -59,7 +59,7 @@ class Settings:
     duration_seconds: int = 300
     interval_seconds: int = 15
     """Action interval of the policy."""
-    policy: str = "rule"
+    policy: str = "ppo"
     """The bundled policy that decides."""
     contender: str = "rl"
     """Scaler of the service: `rl` an RLScalingPolicy, `hpa` HorizontalPodAutoscalers."""

@@ -85,9 +85,10 @@ class Actors:
             return held.value, error if isinstance(error, ModelUnavailableError) else None
         if source.path is not None:
             return self._of_file(source.path)
-        if source.bundled_name == "rule":
+        bundled = policy.spec.bundled_policy
+        if bundled == "rule":
             return self._rule, None
-        file = self._streams if source.bundled_name == "streams" else self._ppo
+        file = self._streams if bundled == "streams" else self._ppo
         file.refresh()
         return file.actor, file.error
 

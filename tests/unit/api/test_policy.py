@@ -20,7 +20,7 @@ def test_shortest_policy_gets_every_default(body):
     assert spec.targets.gpu.min_replicas == 1
     assert (spec.targets.gpu.cost_per_hour, spec.targets.cpu.cost_per_hour) == (2.5, 0.625)
     assert (spec.slo.objective, spec.slo.percentile) == (99, 95)
-    assert spec.policy.bundled_name == "rule"
+    assert spec.bundled_policy == "ppo"
     assert spec.metrics.max_age_seconds == 60
     assert (spec.fallback.behavior, spec.fallback.failure_threshold) == ("forecastRule", 3)
     assert (spec.guards.target_utilization.gpu, spec.guards.reactive_floor) == (80, True)
@@ -45,13 +45,14 @@ def test_backend_is_the_deployments_name_unless_it_is_set(body):
 
 
 def test_a_model_of_ones_own_replaces_the_bundled_one(body):
-    assert parse(body({"policy.path": "chat.json"})).spec.policy.bundled_name is None
+    assert parse(body({"policy.path": "chat.json"})).spec.bundled_policy is None
 
 
 def test_consumers_of_a_stream_may_have_a_network_of_ones_own(body):
     stream = {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "group": "billing"}}
     own = {"configMap": {"name": "billing-policy", "key": "manifest.json"}}
-    assert parse(body({"targets.cpu": None, "signal": stream, "policy": own})).spec.policy.bundled_name is None
+    assert parse(body({"targets.cpu": None, "signal": stream, "policy": own})).spec.bundled_policy is None
+    assert parse(body({"targets.cpu": None, "signal": stream})).spec.bundled_policy == "rule"
 
 
 def test_views_and_tuples_are_read_like_plain_objects(body):

@@ -84,7 +84,7 @@ def test_the_bundled_policy_is_loaded_or_says_why_not(tmp_path):
 
 @pytest.mark.parametrize("name", ["ppo", "streams"])
 def test_a_policy_names_the_network_for_services_or_the_one_for_streams(name):
-    source = SimpleNamespace(policy=PolicySource(bundled=name))
+    source = SimpleNamespace(policy=PolicySource(bundled=name), bundled_policy=name)
     policy = SimpleNamespace(key=("ns", "chat"), spec=source, decision=SimpleNamespace(actor=None))
     actor, error = Actors(Settings(), None).get(policy)
     assert error is None

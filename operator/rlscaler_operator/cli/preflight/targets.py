@@ -130,8 +130,9 @@ def _route(look: Look) -> Check:
 
 
 def _model(look: Look) -> Check:
-    decision, source = look.policy.decision, look.policy.spec.policy
-    named = source.bundled_name or (f"ConfigMap {source.config_map.name}" if source.config_map else str(source.path))
+    decision, spec = look.policy.decision, look.policy.spec
+    config_map, path = spec.policy.config_map, str(spec.policy.path)
+    named = spec.bundled_policy or (f"ConfigMap {config_map.name}" if config_map else path)
     trouble = ""
     if decision.actor_error is not None:
         trouble = str(decision.actor_error)

@@ -118,15 +118,15 @@ def _saved(report: Report, began: float) -> Report:
 
 def _actor(policy: RLScalingPolicy, model: Path | None) -> Policy:
     """Return the network or rule of a policy: the bundled one that it names, or the one in `model`."""
-    source = policy.spec.policy
+    source, bundled = policy.spec.policy, policy.spec.bundled_policy
     if model is not None:
         loaded = models.load(str(model), Path())
         again = partial(models.actor_again, loaded.source, loaded.digest)
         return Policy("policy", f"this policy ({loaded.name})", again)
-    if source.bundled_name is None:
+    if bundled is None:
         field = "configMap" if source.config_map is not None else "path"
         raise EvaluationError(
             f"RLScalingPolicy {policy.metadata.namespace or 'default'}/{policy.metadata.name}: spec.policy.{field} "
             "names a network that is not here: name its folder or ONNX file with --model"
         )
-    return Policy("policy", f"this policy ({source.bundled_name})", partial(load_bundled, source.bundled_name))
+    return Policy("policy", f"this policy ({bundled})", partial(load_bundled, bundled))

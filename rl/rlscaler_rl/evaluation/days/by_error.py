@@ -32,27 +32,29 @@ class Cell(Document):
     gpu_hours: Interval
     """GPU replica-hours of a day."""
 
-    rule_percent: Interval | None
-    """J of the forecast rule over this one's, minus 1, in percent; None for the rule itself."""
+    leader_percent: Interval | None
+    """J of the leader over this one's, minus 1, in percent; None for the leader itself."""
 
 
 class Lead(Document):
-    """The forecast rule against the best untuned autoscaler of each load, at one error."""
+    """The leader against the best untuned autoscaler of each load, at one error."""
 
     pools: str
     error: float
     percent: Interval
-    """J of the rule over the least J of them, minus 1, in percent, over origins."""
+    """J of the leader over the least J of them, minus 1, in percent, over origins."""
 
     worst: float
     worst_load: str
     starts_over_keda: float
-    """GPU pods that the rule started over those of KEDA."""
+    """GPU pods that the leader started over those of KEDA."""
 
 
 class ByError(Document):
     """All cells, with the loads that they are about."""
 
+    leader: str
+    """Label of the policy that all others are compared with."""
     loads: list[str]
     origins: int
     scrape: int
@@ -60,16 +62,17 @@ class ByError(Document):
     leads: list[Lead]
 
 
-def by_error(table: DayTable, rule: str = "rule") -> ByError:
-    """Return the cells of all loads at the scrape that all loads were played with."""
+def by_error(table: DayTable, leader: str = "rule") -> ByError:
+    """Return the cells of all loads at the scrape that all loads were played with, compared with the `leader`."""
     scrape = main_scrape(table)
     chosen = table.where(lambda load, setting: setting.scrape == scrape)
     return ByError(
+        leader=chosen.contenders()[leader].label,
         loads=[load.name for load in chosen.loads],
         origins=len({load.group for load in chosen.loads}),
         scrape=scrape,
-        cells=list(_cells(chosen, rule)),
-        leads=[_lead(pools, error, part, rule) for (pools, error), part in _parts(chosen)],
+        cells=list(_cells(chosen, leader)),
+        leads=[_lead(pools, error, part, leader) for (pools, error), part in _parts(chosen)],
     )
 
 
@@ -85,13 +88,13 @@ def _parts(table: DayTable) -> Iterator[tuple[tuple[str, float], DayTable]]:
         yield at, table.where(lambda _, setting, at=at: (setting.pools, setting.error) == at)  # type: ignore[misc]
 
 
-def _lead(pools: str, error: float, table: DayTable, rule: str) -> Lead:
+def _lead(pools: str, error: float, table: DayTable, leader: str) -> Lead:
     rivals = [name for name, row in table.contenders().items() if row.role == "untuned"]
-    against = [percent_by_load(table, rule, rival) for rival in rivals]
-    # The best rival of a load is the one that the rule is least ahead of there.
+    against = [percent_by_load(table, leader, rival) for rival in rivals]
+    # The best rival of a load is the one that the leader is least ahead of there.
     percent = {load.name: max(each[load.name] for each in against) for load in table.loads}
     worst = max(percent, key=percent.__getitem__)
-    own, keda = (_mean(table, name, "gpu_starts", daily=True).mean for name in (rule, "keda"))
+    own, keda = (_mean(table, name, "gpu_starts", daily=True).mean for name in (leader, "keda"))
     return Lead(
         pools=pools,
         error=error,
@@ -102,10 +105,10 @@ def _lead(pools: str, error: float, table: DayTable, rule: str) -> Lead:
     )
 
 
-def _cells(table: DayTable, rule: str) -> Iterator[Cell]:
+def _cells(table: DayTable, leader: str) -> Iterator[Cell]:
     for (pools, error), part in _parts(table):
         for name, row in part.contenders().items():
-            against = difference(part, rule, name) if name != rule else None
+            against = difference(part, leader, name) if name != leader else None
             yield Cell(
                 pools=pools,
                 error=error,
@@ -117,7 +120,7 @@ def _cells(table: DayTable, rule: str) -> Iterator[Cell]:
                 gpu_starts=_mean(part, name, "gpu_starts", daily=True),
                 cpu_starts=_mean(part, name, "cpu_starts", daily=True),
                 gpu_hours=_mean(part, name, "gpu_hours", daily=True),
-                rule_percent=against and against.interval,
+                leader_percent=against and against.interval,
             )
 
 
@@ -139,20 +142,20 @@ CELLS: dict[str, Column] = {
     "GPU starts a day": "{0.gpu_starts.mean:.0f}",
     "CPU starts": "{0.cpu_starts.mean:.0f}",
     "GPU-hours a day": "{0.gpu_hours.mean:.1f}",
-    "rule, %": lambda cell: "" if cell.rule_percent is None else f"{cell.rule_percent:+.1f}",
+    "leader, %": lambda cell: "" if cell.leader_percent is None else f"{cell.leader_percent:+.1f}",
 }
 LEADS: dict[str, Column] = {
     "pools": lambda lead: PANELS[lead.pools],
     "capacity": lambda lead: f"{100 * lead.error:+.0f} %",
-    "J of the rule against the best, %": "{0.percent:+.1f}",
+    "J against the best, %": "{0.percent:+.1f}",
     "worst load, %": "{0.worst_load} {0.worst:+.1f}",
     "GPU starts over KEDA's": "{0.starts_over_keda:.1f}",
 }
 
 
 def tables(result: ByError) -> list[Table]:
-    """Return the rule's lead over the best rival, then a table of all contenders for each choice of pools."""
-    leads = Table.of(LEADS, result.leads, "The rule against the best of HPA, KEDA and Knative on each load")
+    """Return the leader's lead over the best rival, then a table of all contenders for each choice of pools."""
+    leads = Table.of(LEADS, result.leads, f"{result.leader} against the best of HPA, KEDA and Knative on each load")
     pools = dict.fromkeys(cell.pools for cell in result.cells)
     about = f"scrape {result.scrape} s, {result.origins} origins"
     return [
@@ -173,7 +176,8 @@ def draw(result: ByError, path: Path) -> None:
         for axes, name in zip(panels, pools, strict=True):
             for contender in dict.fromkeys(cell.contender for cell in result.cells):
                 cells = [cell for cell in result.cells if (cell.pools, cell.contender) == (name, contender)]
-                colour = figures.colour("policy" if contender == "rule" else contender, cells[0].role)
+                leads = cells[0].label == result.leader
+                colour = figures.colour("policy" if leads else contender, cells[0].role)
                 places = [100 * cell.error for cell in cells]
                 axes.plot(places, [cell.j.mean for cell in cells], "o-", color=colour, label=cells[0].label)
             axes.set_title(f"{PANELS[name]}, scrape {result.scrape} s")

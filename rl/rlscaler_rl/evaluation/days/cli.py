@@ -108,7 +108,8 @@ def days(
     """Play whole days of real loads with the policies and the autoscalers that users have; losses first.
 
     The folder --out gets days.json, days.md and for each network of --model its model card, and in the uncertain world
-    errors.json, errors.md and errors.png: every contender at every error of the declared capacity.
+    errors.json, errors.md and errors.png: every contender at every error of the declared capacity, and the lead of the
+    first --model, or else of the forecast rule.
     """
     from rlscaler_rl.workloads.days import NOMINAL_SHARE
 
@@ -138,7 +139,7 @@ def days(
         table = compare(request, tell)
     lines = report(table, coverage=coverage)
     if not request.world.exact:
-        errors_table = by_error.by_error(table)
+        errors_table = by_error.by_error(table, policies[0].name if policies else "rule")
         shown = [
             line for part in by_error.tables(errors_table) for line in (f"### {part.title}", "", *part.markdown(), "")
         ]
