@@ -185,6 +185,8 @@ def test_what_the_bundled_model_was_not_trained_for_is_said_at_once(ask, spec, s
     assert status == 201
     assert said in warning
     assert "the forecast rule alone will act" in warning
+    status, warning = ask("POST", f"{POLICIES}?dryRun=All", policy("outside", **usual | spec | {"policy": {}}))
+    assert said in warning, "a policy that names no actor has the network"
     own = {"policy": {"bundled": "rule"}, "fallback": {"behavior": "hpaFormula"}}
     status, warning = ask("POST", f"{POLICIES}?dryRun=All", policy("outside", **usual | spec | own))
     assert (status, "outside" in warning) == (201, False), "the forecast rule acts anywhere"

@@ -142,7 +142,8 @@ def decide(
     trail = _run(guards, now, np.where(ran[:, None] & params.present, moved, base))
     _prefer(now, trail[-1], proposal, plan, doubt.failed | samples.paused)
     _weigh(now, trail[-1])
-    taken = np.where(ran[:, None], proposal.action, NO_ACTION).astype(np.int32)
+    acted = ran if proposal.outside is None else ran & ~proposal.outside
+    taken = np.where(acted[:, None], proposal.action, NO_ACTION).astype(np.int32)
     decision = _decision(guards, now, trail, taken, proposal.probabilities, explain)
     return Decided(decision, proposal.observation, now.state)
 

@@ -130,8 +130,8 @@ GUARDS = (
     Guard(
         "unknown",
         hold_unknown,
-        "Holds the replicas, or lets the fallback act, where a required number is unknown, the actor failed or the "
-        "service is outside the actor's envelope; removes no replica of unknown capacity.",
+        "Holds the replicas, or lets the fallback act, where a required number is unknown, the actor failed or a model "
+        "that moves no headroom is outside its envelope; removes no replica of unknown capacity.",
         holds=Flag.HELD_UNKNOWN | Flag.FALLBACK,
     ),
     Guard(

@@ -74,7 +74,8 @@ def move(params: Params, state: State, samples: Samples, steps: Int, model: floa
     """Return the state after the `steps` (N, 2) of an action interval by the network `model`.
 
     Where they do not count (N,), because data are unknown or the network failed, the headroom stays as it is; it is
-    neutral where it `ends` (N,), because the fallback acts, where another network set it, and in an absent pool.
+    neutral where it `ends` (N,), because the fallback or the rule alone acts, where another network set it, and in an
+    absent pool.
     """
     before, headroom = np.nan_to_num(state.headroom[:, FACTOR]), state.headroom.copy()
     before = np.where((ends | (headroom[:, MODEL] != model))[:, None] | ~params.present, 0.0, before)

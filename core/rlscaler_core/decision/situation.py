@@ -67,8 +67,9 @@ class Doubt(NamedTuple):
     """The rows of an action interval in which the actor's proposal cannot be followed."""
 
     required_unknown: Bool  # (N,) something is unknown without which nothing may be scaled down
-    failed: Bool  # (N,) that, or no actor ran, or its answer is unusable, or the service is outside its envelope
-    falls_back: Bool  # (N,) the row failed for `failure_threshold` intervals, or is outside the envelope
+    failed: Bool  # (N,) that, or no actor ran, or its answer is unusable, or the service is outside its envelope, where
+    # it moves no headroom of a rule
+    falls_back: Bool  # (N,) the row failed for `failure_threshold` intervals, or because of the envelope
 
 
 class Recommendation(NamedTuple):

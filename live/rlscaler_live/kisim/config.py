@@ -82,6 +82,7 @@ class Training(_Part):
     """Length of the training, in episodes."""
 
     episodes: int = Field(default=100, ge=1)
+    """Fewest episodes; the training ends with the update after the last one."""
     evaluation_interval: int = Field(default=20, ge=1)
     """Episodes between two evaluations on every pattern."""
     save_interval: int = Field(default=10, ge=1)

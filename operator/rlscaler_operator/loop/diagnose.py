@@ -207,6 +207,8 @@ class Diagnostician:
             flags = policy.decision.action_flags | int(outcome.decision.flags[0])
             findings.limits = _limits(policy, flags)
             findings.limits += self._stuck(policy, outcome) if flags & Flag.PENDING else []
+        if policy.decision.action_flags & Flag.OUT_OF_ENVELOPE:
+            findings.outside = policy.decision.outside or "not like the training of the model"
         if policy.decision.action_flags & Flag.FALLBACK:
             findings.fallback = self._why_fallback(policy, findings)
         findings.holding = bool(policy.decision.action_flags & Flag.HELD_UNKNOWN)
@@ -244,7 +246,7 @@ class Diagnostician:
         if policy.decision.action_flags & Flag.OUT_OF_ENVELOPE and not by_rule:
             return Problem(
                 "OutOfEnvelope",
-                f"fallback {behavior}: {policy.decision.outside or 'not what the actor was trained for'}",
+                f"fallback {behavior}: {findings.outside}",
             )
         if findings.problems:
             return Problem(findings.problems[0].reason, f"fallback {behavior}: see the condition Ready")

@@ -60,6 +60,9 @@ class Findings:
     """The annotations that hold the replicas; empty = none."""
     fallback: Problem | None = None
     """Why the fallback acts."""
+
+    outside: str = ""
+    """Number of the service that is outside the envelope of the model; empty where none is."""
     holding: bool = False
     """Replicas are held until the fallback acts."""
     limits: list[Problem] = field(default_factory=list)
@@ -170,6 +173,8 @@ def _fallback(findings: Findings) -> tuple[str, bool, str, str]:
         return types.FALLBACK, True, *findings.fallback
     if findings.holding:
         return types.FALLBACK, False, "Holding", "replicas are held until the fallback's failureThreshold is reached"
+    if findings.outside:
+        return types.FALLBACK, False, "OutOfEnvelope", f"{findings.outside}: the forecast rule alone decides"
     return types.FALLBACK, False, "NotNeeded", "the actor decides"
 
 

@@ -41,10 +41,11 @@ def execute(kind: str, inputs: Inputs, folder: Path, console: Console) -> Result
                 console.print(f"playing {workload} ({time.monotonic() - began:.0f} s)", highlight=False)
 
         played = play(settings, kind, loaded, step, timelines=drawn)
-    # Outside its envelope the operator does not let a network act, so these episodes played its fallback.
+    # Outside its envelope the operator does not let a network act: these episodes played its rule or its fallback.
     for workload, reason in played.outside.items():
         console.print(
-            f"[bold yellow]{workload}: outside {loaded[0].name}'s trained envelope ({reason}); its fallback acted[/]",
+            f"[bold yellow]{workload}: outside {loaded[0].name}'s trained envelope ({reason}); its rule or fallback "
+            "acted[/]",
             highlight=False,
         )
     return finish(kind, played, loaded, folder, began, console)

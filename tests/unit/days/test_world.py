@@ -104,6 +104,9 @@ def test_the_table_by_error_has_each_contender_at_each_error_and_the_lead_over_t
     assert lead.percent.mean == pytest.approx((-25.0 + 100.0) / 2)
     lines = [line for part in tables(result) for line in part.markdown()]
     assert any(line.startswith("| -20 % | RULE | 7.00") for line in lines)
+    other = by_error(table_of_errors(), "hpa")
+    assert tables(other)[0].title.startswith("HPA against the best")
+    assert next(cell for cell in other.cells if cell.contender == "hpa").leader_percent is None
     draw(result, tmp_path / "errors.png")
     assert (tmp_path / "errors.png").stat().st_size > 1000
 

@@ -135,7 +135,12 @@ def test_outside_the_envelope_the_rule_beneath_a_lasting_action_decides_alone() 
     assert decision.desired[1].tolist() == by_rule.desired[1].tolist()
     assert decision.placement[1] == by_rule.placement[1]
     assert decision.flags[1] == Flag.OUT_OF_ENVELOPE
+    assert decision.action[1].tolist() == [0, 0, -1]
     assert (factors(following) > 1).tolist() == [[True, True], [False, False]]
+    samples.arrival_rate[1] = np.nan
+    unknown, _, _ = decide(params, state, samples, Actor.load(content, manifest(content, **fields)))
+    assert unknown.desired[1].tolist() == [3, 4], "held: a rule without a load decides nothing"
+    assert unknown.flags[1] & Flag.HELD_UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from kubernetes.aio.client import Configuration
 
-from rlscaler_core.api.spec import PolicySource
+from rlscaler_core.api import parse
 from rlscaler_operator.cluster.kube import Kube
 from rlscaler_operator.exceptions import OperatorError
 from rlscaler_operator.loop.actors import Actors
@@ -16,6 +16,12 @@ from rlscaler_operator.reporting.metrics import Metrics
 from rlscaler_operator.run.context import Context
 from rlscaler_operator.run.health import STUCK_SECONDS, Health, serve
 from rlscaler_operator.settings import Settings
+from tests.unit.api.conftest import shortest
+
+STREAM = {
+    "targets": {"gpu": {"deployment": "billing", "maxReplicas": 4}},
+    "signal": {"kafka": {"bootstrapServers": ["kafka:9092"], "topics": ["orders"], "group": "billing"}},
+}
 
 
 @pytest.fixture
@@ -82,14 +88,22 @@ def test_the_bundled_policy_is_loaded_or_says_why_not(tmp_path):
     assert "ppo.json" in Actors(Settings(model_dir=tmp_path), None).bundled_trouble()
 
 
-@pytest.mark.parametrize("name", ["ppo", "streams"])
-def test_a_policy_names_the_network_for_services_or_the_one_for_streams(name):
-    source = SimpleNamespace(policy=PolicySource(bundled=name), bundled_policy=name)
-    policy = SimpleNamespace(key=("ns", "chat"), spec=source, decision=SimpleNamespace(actor=None))
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({}, "ppo"),
+        ({"policy": {"bundled": "rule"}}, "rule"),
+        (STREAM, "rule"),
+        (STREAM | {"policy": {"bundled": "streams"}}, "streams"),
+    ],
+)
+def test_a_policy_is_decided_by_the_network_for_services_or_by_the_actor_that_it_names(fields, name):
+    body = shortest()
+    body["spec"] |= fields
+    policy = SimpleNamespace(key=("ns", "chat"), spec=parse(body).spec, decision=SimpleNamespace(actor=None))
     actor, error = Actors(Settings(), None).get(policy)
     assert error is None
     assert actor.manifest.name == name
-    assert (actor.manifest.envelope.consumers is not None) == (name == "streams")
 
 
 async def test_a_process_is_ready_once_everything_was_read_and_the_watches_have_begun():

@@ -61,6 +61,9 @@ def find_flips(entry: Entry) -> list[Flip]:
     """
     if entry.actor is None or entry.kind != "action":
         return []
+    decided = decide(entry.params, sense(entry.params, entry.state, entry.samples), entry.samples, entry.actor)
+    if decided.decision.action[0, 2] < 0:
+        return []
     signals = [signal for signal in _signals(entry, entry.actor) if np.isfinite(signal.measured)]
     return sorted((flip for signal in signals for flip in _around(signal)), key=lambda flip: flip.distance)
 

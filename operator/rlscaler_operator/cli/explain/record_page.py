@@ -129,7 +129,10 @@ def plan_lines(record: Json) -> list[str]:
 def _asked(record: Json) -> str:
     if record["action"] is not None:
         return action_text(record["action"])
-    return "no actor ran" if record["kind"] == "action" else "nothing: the actor is asked at its interval"
+    if record["kind"] != "action":
+        return "nothing: the actor is asked at its interval"
+    by_rule = record["outside_envelope"] and "Fallback" not in record["flags"]
+    return "nothing: outside its envelope the rule decides alone" if by_rule else "no actor ran"
 
 
 def written(record: Json) -> str:

@@ -130,4 +130,4 @@ def _tuned_entry(name: str, point: Point) -> Entry:
 
 def _label(service: Service, general: ActorLike) -> str:
     outside = general.manifest.mask(service.params)[0]
-    return "General policy (outside its envelope: its fallback)" if outside else "General policy"
+    return "General policy (outside its envelope: its rule)" if outside else "General policy"
