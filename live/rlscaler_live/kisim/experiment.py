@@ -156,8 +156,8 @@ def run(
 ) -> Table:
     """Run the whole experiment into `folder`: checkpoints, evaluations, kisim.json and kisim.png; return the table.
 
-    On a `cluster` (see `make_kisim`) it takes real time. There the agent and the baselines play one episode of each
-    pattern; the baselines inside the reward, and the evaluations in the course of the training, are simulated.
+    On a `cluster` (see `make_kisim`) it takes real time, and the agent plays one episode of each pattern there. The
+    baselines and the evaluations in the course of the training are simulated.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(config.model_dump_json(indent=1) + "\n")
@@ -177,8 +177,11 @@ def run(
         seeds = list(range(FIRST_SEED, FIRST_SEED + (EPISODES if cluster is None else 1)))
         figures = {"agent": {pattern: played(most_likely(best), env, pattern, seeds) for pattern in PATTERNS}}
         for name, replicas in BASELINES.items():
-            hold = {"replicas": replicas}
-            figures[name] = {pattern: played(lambda _: UNCHANGED, env, pattern, seeds, **hold) for pattern in PATTERNS}
+            # On a cluster a policy has no pool that may be empty.
+            place, hold = env if cluster is None else apart, {"replicas": replicas}
+            figures[name] = {
+                pattern: played(lambda _: UNCHANGED, place, pattern, seeds, **hold) for pattern in PATTERNS
+            }
     table = _table(figures)
     learned = _learned(model._n_updates // config.agent.ppo_epochs, changed)
     chosen = max(log.evaluations, key=lambda row: row["mean"])["episode"]

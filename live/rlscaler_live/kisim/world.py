@@ -118,12 +118,10 @@ class LiveWorld:
         """`cluster`: fields of the live environment's configuration. Raises LiveEnvironmentError."""
         from rlscaler_live.environment import KubernetesEnv
 
-        shared = {"episode_duration", "action_interval", "max_replicas"}
-        load = {"low_rps": LOW_USERS * USER_RATE, "high_rps": HIGH_USERS * USER_RATE}
-        # The lowest replicas of an action are KisimEnv's affair; a baseline has one pool alone.
-        fields = {**load, **cluster, **environment.model_dump(include=shared), "min_replicas": 0}
+        shared = {"episode_duration", "action_interval", "min_replicas", "max_replicas"}
         # An interval has a reward of its own in `KubernetesEnv`; here its counters are wanted.
-        self._env = KubernetesEnv(fields, reward=self._count)
+        load = {"low_rps": LOW_USERS * USER_RATE, "high_rps": HIGH_USERS * USER_RATE}
+        self._env = KubernetesEnv({**load, **cluster, **environment.model_dump(include=shared)}, reward=self._count)
         self._timeout = np.array([self._env.config.client_timeout_ms / 1000])
         self._spent: Mapping[str, Any] = {}
         self._figures: Mapping[str, Any] = {}

@@ -46,7 +46,7 @@ def test_pods_avoid_nodes_that_are_busy(cluster, kube, server, namespace, folder
     options = ("--policy", "LB", "--balance", "use", "--prometheus-url", cluster.prometheus_url)
     suggestions = server(*options)
     until(lambda: "rlscaler_scheduler_nodes_measured 12.0" in suggestions.metrics(), 120)
-    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, timeout_ms=5000):
+    with second_scheduler(cluster.kubeconfig, suggestions.url, folder, timeout_ms=60_000):
         for index in range(8):
             assert kube.create(pod(f"p-{index}", namespace, "500m", "64Mi"))
         until(lambda: len(bound(kube, namespace)) == 8, 120)

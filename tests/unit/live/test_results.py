@@ -48,6 +48,7 @@ def played(monkeypatch, tmp_path):
     return live.play(settings, "evaluation", load_all((), tmp_path), {}, heard)
 
 
+@pytest.mark.slow
 def test_one_live_episode_each_decides_nothing_and_is_reported_all_the_same(played, tmp_path):
     layout = Layout(tmp_path / "out", "evaluation", ["spike"])
     result = result_file("evaluation", played, load_all((), tmp_path), 1.0, layout.names())
