@@ -25,6 +25,12 @@ def test_all_is_well():
     }
 
 
+def test_outside_the_envelope_the_condition_says_that_the_rule_alone_decides_and_why():
+    outside = Findings(mode="Auto", outside="slo.latencyMilliseconds 20 is outside 50..10000")
+    assert shown(outside)["Fallback"] == ("False", "OutOfEnvelope")
+    assert said(outside, "Fallback").startswith("slo.latencyMilliseconds 20 is outside 50..10000: the forecast rule")
+
+
 def test_a_problem_makes_it_unready_and_inactive_with_its_reason():
     conditions = shown(Findings(mode="Auto", problems=[LOST], holding=True))
     assert conditions["Ready"] == conditions["Active"] == ("False", "PrometheusUnreachable")
