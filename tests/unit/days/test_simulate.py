@@ -59,7 +59,7 @@ def test_policy_and_autoscalers_are_played_and_the_guards_counted(tmp_path):
     assert found == json.loads((tmp_path / "out" / "simulate.json").read_text())
     assert (tmp_path / "out" / "day.png").stat().st_size > 10_000
     assert [row["contender"] for row in found["rows"]] == ["policy", "hpa", "keda", "kpa", "hindsight"]
-    assert found["rows"][0]["label"] == "this policy (rule)"
+    assert found["rows"][0]["label"] == "this policy (ppo)"
     assert all(row["gpu_hours_per_day"] > 0 for row in found["rows"])
     assert all(0 < percent <= 100 for percent in found["guards"].values())
     assert "budget" not in found["guards"]

@@ -196,7 +196,7 @@ def test_a_network_is_played_beside_the_rule_and_it_is_said_where_it_may_not_act
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_decision_falls_back_where_the_network_is_of_the_other_kind(folder: Path, stream: bool) -> None:
+def test_a_network_of_the_other_kind_does_not_decide(folder: Path, stream: bool) -> None:
     trained = load_for_streams(str(folder)).actor
     for actor, fits in ((trained, stream), (load_bundled("ppo"), not stream)):
         params = make_params(
@@ -215,7 +215,9 @@ def test_the_decision_falls_back_where_the_network_is_of_the_other_kind(folder: 
         outside, (reason,) = actor.manifest.outside(params)
         assert outside.tolist() == [not fits], reason
         decision, _, _ = decide(params, initial_state(1, actor.manifest.stack_size), samples, actor)
-        assert bool(decision.flags[0] & Flag.FALLBACK) == (not fits)
+        assert bool(decision.flags[0] & Flag.OUT_OF_ENVELOPE) == (not fits)
+        # The rule beneath a lasting action has no envelope.
+        assert bool(decision.flags[0] & Flag.FALLBACK) == (not fits and not actor.manifest.lasting)
         if not fits:
             kind = "`rlscaler streams train`" if stream else "`rlscaler train`"
             assert reason.startswith("policy: the ")
