@@ -125,11 +125,12 @@ def decide(
     else:
         proposal, state = _propose(params, state, samples, by)
     params, capacity = _believed(params, state, capacity)
-    doubt, ran, state = _doubt(params, state, proposal)
+    doubt, ran, by_rule, state = _doubt(params, state, proposal)
+    if by_rule.any():
+        proposal = replace(proposal, action=np.where(by_rule[:, None], RULE_ALONE, proposal.action))
     steps, headroom = proposal.action[:, :2], None
     if proposal.rule is not None and proposal.rule.lasting:
-        ends = doubt.falls_back if proposal.outside is None else doubt.falls_back | proposal.outside
-        state = move(params, state, samples, steps, proposal.model, ~doubt.failed, ends)
+        state = move(params, state, samples, steps, proposal.model, ~doubt.failed, doubt.falls_back | by_rule)
         steps, headroom = np.zeros_like(steps), factors(state)
     else:
         state = neutral(state)
@@ -142,8 +143,7 @@ def decide(
     trail = _run(guards, now, np.where(ran[:, None] & params.present, moved, base))
     _prefer(now, trail[-1], proposal, plan, doubt.failed | samples.paused)
     _weigh(now, trail[-1])
-    acted = ran if proposal.outside is None else ran & ~proposal.outside
-    taken = np.where(acted[:, None], proposal.action, NO_ACTION).astype(np.int32)
+    taken = np.where((ran & ~by_rule)[:, None], proposal.action, NO_ACTION).astype(np.int32)
     decision = _decision(guards, now, trail, taken, proposal.probabilities, explain)
     return Decided(decision, proposal.observation, now.state)
 
@@ -165,8 +165,6 @@ def _propose(params: Params, state: State, samples: Samples, actor: ActorLike | 
     probabilities = mask_absent(probabilities, params.present)
     outside = actor.manifest.mask(params, samples.age_seconds[:, 0], observation)
     proposal, state = proposed_by(actor, state, observation, probabilities)
-    if proposal.rule is not None and proposal.rule.lasting:
-        proposal.action[outside] = RULE_ALONE
     return replace(proposal, probabilities=probabilities, usable=usable, outside=outside), state
 
 
@@ -183,8 +181,9 @@ def proposed_by(
     return Proposal(observation, action, rule, model=model), state
 
 
-def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Bool, State]:
-    """Return the doubts of an action, where (N,) its proposal counts, and the state that counts failed intervals."""
+def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Bool, Bool, State]:
+    """Return the doubts of an action, where (N,) its proposal counts, where (N,) the rule beneath it decides alone, and
+    the state that counts failed intervals."""
     unknown = proposal.observation.required_unknown
     usable = np.ones(len(unknown), np.bool_) if proposal.usable is None else proposal.usable
     outside = np.zeros(len(unknown), np.bool_) if proposal.outside is None else proposal.outside
@@ -194,7 +193,7 @@ def _doubt(params: Params, state: State, proposal: Proposal) -> tuple[Doubt, Boo
     failed = unknown | ~ran
     intervals = np.where(failed, state.unknown_intervals + 1, 0).astype(np.int32)
     doubt = Doubt(unknown, failed, (outside & ~by_rule) | (failed & (intervals >= params.failure_threshold)))
-    return doubt, ran, replace(state, unknown_intervals=intervals)
+    return doubt, ran, by_rule, replace(state, unknown_intervals=intervals)
 
 
 def _believed(params: Params, state: State, capacity: Capacity | None) -> tuple[Params, Capacity]:
