@@ -139,11 +139,13 @@ def train(
     stop: Callable[[], bool] = lambda: False,
     say: Callable[[str], None] = print,
     label: str = "",
+    prepare: Callable[[PPO, TrainingConfig], None] = prepare,
 ) -> Path:
     """Train into `folder`, where the best model so far is exported as soon as there is one; returns the folder.
 
-    `label` begins the lines of progress. `stop` is called after every update; when it returns True, and on Ctrl-C,
-    KeyboardInterrupt is raised once the folder holds a network and, after `stop`, a checkpoint of this moment.
+    `prepare` sets the weights of an untrained model. `label` begins the lines of progress. `stop` is called after every
+    update; when it returns True, and on Ctrl-C, KeyboardInterrupt is raised once the folder holds a network and, after
+    `stop`, a checkpoint of this moment.
     Raises ConfigError for a configuration that cannot be used or resumed, DivergedError when a loss or a weight is not
     finite.
     """
