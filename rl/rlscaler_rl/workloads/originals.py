@@ -12,7 +12,9 @@ from __future__ import annotations
 import bz2
 import csv
 import gzip
+import io
 import re
+import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -124,23 +126,36 @@ def read_original(paths: Sequence[Path], recipe: Recipe, comments: Iterable[str]
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[str]]:
-    """The file as text, unpacked where it is gzip or bzip2. Old logs hold bytes that are no UTF-8."""
+    """The file as text, unpacked from gzip, bzip2 or an archive of tar. Old logs hold bytes that are no UTF-8."""
     try:
         with path.open("rb") as raw:
             magic = raw.read(2)
         with _unpacked(path, magic) as text:
             yield text
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         reason = getattr(error, "strerror", None) or error
         raise WorkloadError(f"{path}: {reason}; name a file that can be read") from error
 
 
 def _unpacked(path: Path, magic: bytes) -> IO[str]:
+    if magic in (GZIP, BZIP2) and tarfile.is_tarfile(path):
+        return _only_file(path)
     if magic == GZIP:
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
     if magic == BZIP2:
         return bz2.open(path, "rt", encoding="utf-8-sig", errors="replace")
     return path.open(encoding="utf-8-sig", errors="replace")
+
+
+def _only_file(path: Path) -> IO[str]:
+    """The one file in an archive, as text. Raises WorkloadError for none or several."""
+    archive = tarfile.open(path)  # noqa: SIM115 - the returned file reads from the archive
+    members = [member for member in archive if member.isfile()]
+    if len(members) != 1:
+        raise WorkloadError(f"{path}: {len(members)} files are in the archive; unpack it and name one of them")
+    content = archive.extractfile(members[0])
+    assert content is not None
+    return io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
 
 
 def _access(path: Path, recipe: Recipe) -> Iterator[float]:

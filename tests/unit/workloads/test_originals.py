@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
+import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -175,3 +177,21 @@ def test_milliseconds_of_unix_are_understood(tmp_path):
     trace, _ = read_original([path], Recipe(reader="bins", width_s=15))
     assert trace.rate.tolist() == [2, 4, 1]
     assert trace.begin == 1_772_409_600
+
+
+def archive(path, files):
+    with tarfile.open(path, "w:bz2") as tar:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content.encode()))
+    return path
+
+
+def test_an_archive_of_one_file_is_read_and_one_of_several_is_refused(tmp_path):
+    recipe = Recipe(reader="counts")
+    single = archive(tmp_path / "one.tbz2", {"workload.txt": "1 2 3"})
+    assert read_original([single], recipe)[0].rate.tolist() == [1, 2, 3]
+    several = archive(tmp_path / "two.tbz2", {"a.txt": "1 2", "b.txt": "3 4"})
+    with pytest.raises(WorkloadError, match=r"two\.tbz2: 2 files are in the archive; unpack it and name one"):
+        read_original([several], recipe)
