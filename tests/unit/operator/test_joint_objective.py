@@ -206,7 +206,7 @@ def test_requests_that_never_got_a_token_are_late_by_the_first_histogram_alone()
 
 
 async def troubles(policy, tpot: dict[str, str]) -> dict[str, str]:
-    """What preflight has to say of the buckets, in a window with first tokens and some times per token."""
+    """Return the checks of the buckets by their subject, in a window with first tokens and some times per token."""
 
     async def instant(access, query):
         bounds = [("vllm ttft", le, count) for le, count in (("2.5", "96"), ("+Inf", "100"))]
