@@ -27,15 +27,29 @@ class SLO(Model):
     """Latency of the objective: `endToEnd`, from the arrival of a request to its whole answer; `ttft`, to the first
     token (presets `vllm`, `sglang`, `epp`); `tpot`, for each token after the first (presets `vllm`, `sglang`, `tgi`).
     A model of `policy` acts only for the latencies that its envelope names, the bundled network for `endToEnd`."""
+    time_per_output_token_milliseconds: Annotated[int, Field(ge=1, le=600_000)] | None = None
+    """Milliseconds for each token after the first, beside `latencyMilliseconds` to the first token (`signal: ttft`,
+    presets `vllm`, `sglang`): a request that misses either is late. Decisions go by the worse of both latencies, each
+    in share of its objective; default: the first token alone has an objective."""
     objective: Annotated[float, Field(ge=50, lt=100)] = 99
-    """% of the requests that should be answered within `latencyMilliseconds`, over 30 days, for the forecast rule,
-    training for this service and the verdicts of `promotion`. A model decides for the objective that it was trained
-    for: 99 the bundled one."""
+    """% of the requests that should be answered within `latencyMilliseconds` (and `timePerOutputTokenMilliseconds`),
+    over 30 days, for the forecast rule, training for this service and the verdicts of `promotion`. A model decides for
+    the objective that it was trained for: 99 the bundled one."""
     error_budget: Literal["Steer", "Observe"] = "Steer"
     """`Steer`: the forecast rule's price of a late request follows the share that is left of the late requests that
     `objective` allows over 30 days, within bounds and slowly; `Observe`: the share is only shown, the price stays."""
     percentile: Annotated[float, Field(ge=50, lt=100)] = 95
     """Percentile of the latency that `status.latency` shows. Decisions go by the 95th whatever is shown."""
+
+    rules = (
+        Rule(
+            cel="!has(self.timePerOutputTokenMilliseconds) || self.signal == 'ttft'",
+            holds=lambda slo: slo.time_per_output_token_milliseconds is None or slo.signal == "ttft",
+            message="timePerOutputTokenMilliseconds goes with an objective on the first token: set signal to ttft, or "
+            "remove timePerOutputTokenMilliseconds",
+            field="timePerOutputTokenMilliseconds",
+        ),
+    )
 
     @property
     def steers(self) -> bool:

@@ -118,6 +118,26 @@ def _signal_rule(signal: str, presets: tuple[str, ...]) -> Rule:
     )
 
 
+_TIME_BOTH = tuple(preset for preset in TIME_FIRST_TOKEN if preset in TIME_OUTPUT_TOKEN)
+
+
+def _times_both(spec: Any) -> bool:
+    if spec.slo.time_per_output_token_milliseconds is None:
+        return True
+    return spec.metrics.preset in _TIME_BOTH and "p95Latency" not in spec.metrics.queries
+
+
+_BOTH_RULE = Rule(
+    cel=f"!has(self.slo.timePerOutputTokenMilliseconds) || ({_preset_in(_TIME_BOTH)} && "
+    "!(has(self.metrics.queries) && 'p95Latency' in self.metrics.queries))",
+    holds=_times_both,
+    message="timePerOutputTokenMilliseconds needs histograms of both latencies, which the presets "
+    f"{', '.join(_TIME_BOTH)} have: set metrics.preset to one of them and remove p95Latency from metrics.queries, or "
+    "remove timePerOutputTokenMilliseconds",
+    field="slo.timePerOutputTokenMilliseconds",
+)
+
+
 _CAPACITY_RULES = (
     Rule(
         cel=f"self.capacity.unit != 'tokens' || {_OWN_LOAD} || {_preset_in(COUNT_TOKENS)}",
@@ -152,6 +172,7 @@ _CAPACITY_RULES = (
     ),
     _signal_rule("ttft", TIME_FIRST_TOKEN),
     _signal_rule("tpot", TIME_OUTPUT_TOKEN),
+    _BOTH_RULE,
 )
 
 

@@ -179,7 +179,8 @@ class Latency(Reported):
     percentile: Annotated[float, Field(ge=0, le=100)]
     """`slo.percentile`."""
     milliseconds: Annotated[float, Field(ge=0)] | None = None
-    """Absent while it is not known."""
+    """Absent while it is not known; with `slo.timePerOutputTokenMilliseconds` the worse of both latencies, in
+    milliseconds of `slo.latencyMilliseconds`."""
 
 
 class SLOStatus(Reported):
@@ -198,11 +199,13 @@ class SLOStatus(Reported):
     requests: Annotated[float, Field(ge=0)]
     """Requests counted; after 15 days one counts for a third."""
     late: Annotated[float, Field(ge=0)]
-    """Those of them that were not answered within `latencyMilliseconds`."""
+    """Those of them that were not answered within `latencyMilliseconds`, or missed `timePerOutputTokenMilliseconds`."""
     latency_milliseconds: Annotated[float, Field(gt=0)]
     """`slo.latencyMilliseconds` when they were counted; after an edit counting begins anew."""
     signal: SignalName = "endToEnd"
     """`slo.signal` when they were counted; after an edit counting begins anew."""
+    time_per_output_token_milliseconds: Annotated[int, Field(gt=0)] | None = None
+    """`slo.timePerOutputTokenMilliseconds` when they were counted; after an edit counting begins anew."""
     time: Time
     """When the newest of them were counted."""
 

@@ -177,13 +177,19 @@ def _weights(body: Body) -> str:
 
 def _latency(body: Body) -> str:
     """Return the measured latency and the latency objective as `p95 120/200 ms`."""
-    slo = ((body.get("spec") or {}).get("slo") or {}).get("latencyMilliseconds", UNKNOWN)
+    slo = (body.get("spec") or {}).get("slo") or {}
     latency = (body.get("status") or {}).get("latency") or {}
     value = latency.get("milliseconds")
     percentile = f"p{latency['percentile']:g} " if "percentile" in latency else ""
-    signal = ((body.get("spec") or {}).get("slo") or {}).get("signal", "endToEnd")
-    of_tokens = "" if signal == "endToEnd" else f" ({signal})"
-    return f"{percentile}{UNKNOWN if value is None else f'{value:.0f}'}/{slo} ms{of_tokens}"
+    shown = UNKNOWN if value is None else f"{value:.0f}"
+    return f"{percentile}{shown}/{slo.get('latencyMilliseconds', UNKNOWN)} {latency_unit(slo)}"
+
+
+def latency_unit(slo: Mapping[str, Any]) -> str:
+    """Return the unit of a latency by `spec.slo`, for a token latency with its name and the objective of a second."""
+    signal, token_ms = slo.get("signal", "endToEnd"), slo.get("timePerOutputTokenMilliseconds")
+    as_first = "" if token_ms is None else f", tpot of {token_ms} ms as {slo.get('latencyMilliseconds')}"
+    return "ms" if signal == "endToEnd" else f"ms ({signal}{as_first})"
 
 
 def _capacity(body: Body) -> str:

@@ -121,7 +121,8 @@ class Metrics:
         self.signal = gauge(
             "rlscaler_signal",
             "What was measured last: arrival_rate in requests/s, or else in the unit of spec.capacity with "
-            "request_rate in requests/s beside it; p95_latency in milliseconds, *_utilization in %; NaN = unknown.",
+            "request_rate in requests/s beside it; p95_latency in milliseconds, of two with an objective the worse in "
+            "share of its own, as milliseconds of the first; *_utilization in %; NaN = unknown.",
             (*LABELS, "signal"),
         )
         self.age = gauge(

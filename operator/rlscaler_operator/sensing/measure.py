@@ -12,6 +12,7 @@ from rlscaler_core.decision.types import CPU, GPU, POOLS, SIGNALS, Samples
 from rlscaler_operator.cluster.kinds import titled
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing import fallbacks
+from rlscaler_operator.sensing.joint import worse_of
 from rlscaler_operator.sensing.pod_names import LONGEST, told_apart
 from rlscaler_operator.sensing.presets import PRESETS, ByPods
 from rlscaler_operator.sensing.queries import REPLACES, buckets_name, latency_name, named, own_name
@@ -184,7 +185,13 @@ def rate_of(answers: Answers, subject: Subject, exported: bool) -> Reading:
 
 
 def latency_of(answers: Answers, percentile: float, subject: Subject) -> Reading:
-    """Return a percentile of the latency, in milliseconds."""
+    """Return a percentile of the latency, in milliseconds; of two that have an objective the worse one."""
+    readings = [_percentile(answers, percentile, latency) for latency in subject.latencies]
+    return readings[0] if subject.token_objectives is None else worse_of(readings, subject.token_objectives)
+
+
+def _percentile(answers: Answers, percentile: float, subject: Subject) -> Reading:
+    """Return a percentile of the one latency `subject.signal`, in milliseconds."""
     histogram = subject.histogram
     if histogram is None:
         return not_exported(subject, "latency", "p95Latency")

@@ -109,9 +109,10 @@ def batch(
         queries += _of_requests(preset, [s for s in subjects if s.counted_by == preset], window, labels)
     for preset, load in sorted({(s.preset, s.load) for s in subjects if s.unit != "requests" and s.counts_load}):
         queries.append(_of_load(preset, [s for s in subjects if (s.preset, s.load) == (preset, load)], window, labels))
-    for preset, signal in sorted({(subject.timed_by, subject.signal) for subject in subjects}):
-        timed = [s for s in subjects if (s.timed_by, s.signal) == (preset, signal)]
-        queries += _of_latency(preset, timed, window, labels)
+    timed = [latency for subject in subjects for latency in subject.latencies]
+    for preset, signal in sorted({(latency.timed_by, latency.signal) for latency in timed}):
+        alike = [latency for latency in timed if (latency.timed_by, latency.signal) == (preset, signal)]
+        queries += _of_latency(preset, alike, window, labels)
     queries += _of_pods(subjects, resource_window, labels) + _of_sizes(subjects, resource_window, labels)
     for preset in sorted({subject.preset for subject in subjects}):
         queries += _of_server(preset, [s for s in subjects if s.preset == preset], labels)
@@ -218,9 +219,9 @@ def _needed(subject: Subject) -> set[str]:
     if "load" not in replaced:
         needed.add(named(subject.preset, f"load {subject.load}"))
     percentiles = {SHOWN_PERCENTILE, subject.percentile} - ({SHOWN_PERCENTILE} if "p95_latency" in replaced else set())
-    needed |= {named(subject.timed_by, latency_name(percentile, subject.signal)) for percentile in percentiles}
-    if percentiles:
-        needed.add(named(subject.timed_by, buckets_name(subject.signal)))
+    for latency in subject.latencies if percentiles else ():
+        needed |= {named(latency.timed_by, latency_name(percentile, latency.signal)) for percentile in percentiles}
+        needed.add(named(latency.timed_by, buckets_name(latency.signal)))
     if "memory_utilization" not in replaced:
         needed |= {"memory_usage", "memory_request"}
     gauge = subject.server.utilization

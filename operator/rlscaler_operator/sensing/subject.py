@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlscaler_core.decision.types import POOLS
 from rlscaler_core.decision.units import SignalName, UnitName
@@ -11,6 +11,9 @@ from rlscaler_operator.sensing.presets.table import Histogram, Preset
 
 SHOWN_PERCENTILE = 95.0
 """Latency percentile that is always measured, because it is an input of the actor."""
+
+TOKEN_SIGNALS: tuple[SignalName, SignalName] = ("ttft", "tpot")
+"""Latencies of the first and of each further token, which may both have an objective."""
 
 WHOLE = ""
 """Key for all pools of a service, where its series have no name of the pool."""
@@ -44,6 +47,8 @@ class Subject:
     """Weights of the tokens of prompts and of answers."""
     sized: tuple[tuple[str, str], ...] = ()
     """(target, container) of the pods whose size is recommended; an empty container is the pods' only one."""
+    token_objectives: tuple[float, float] | None = None
+    """Objectives on the first and on each further token, in milliseconds; None: the latency `signal` alone has one."""
 
     @property
     def counted_by(self) -> str:
@@ -69,6 +74,13 @@ class Subject:
     def histogram(self) -> Histogram | None:
         """Histogram of the latency; None where there is none."""
         return PRESETS[self.timed_by].histograms.get(self.signal)
+
+    @property
+    def latencies(self) -> tuple[Subject, ...]:
+        """The subject once for each latency that has an objective."""
+        if self.token_objectives is None:
+            return (self,)
+        return tuple(replace(self, signal=signal, token_objectives=None) for signal in TOKEN_SIGNALS)
 
     @property
     def counts_load(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,30 @@ class Histogram:
         return 1000 * low, math.inf
 
 
+@dataclass(slots=True)
+class JointHistogram(Histogram):
+    """Histogram of a first latency, and beside it one of a second latency that has an objective as well."""
+
+    beside: Histogram = field(default_factory=Histogram)
+    """Scaled to the requests and to the objective of the first; empty where it is not known."""
+
+    def in_time(self, slo_seconds: float) -> tuple[float, float] | None:
+        # Requests that miss one objective may be those that miss the other, or others: of the shares that are late by
+        # each, the larger one is a lower bound of the share that is late by either.
+        return _each(min, Histogram.in_time(self, slo_seconds), self.beside.in_time(slo_seconds))
+
+    def p95_bucket_ms(self) -> tuple[float, float] | None:
+        return _each(max, Histogram.p95_bucket_ms(self), self.beside.p95_bucket_ms())
+
+
+Range = tuple[float, float]
+
+
+def _each(function: Callable[[float, float], float], first: Range | None, second: Range | None) -> Range | None:
+    """Return a function of both lower and of both upper ends; None where one of the ranges is unknown."""
+    return None if first is None or second is None else (function(first[0], second[0]), function(first[1], second[1]))
+
+
 Histograms = dict[tuple[str, str, str], Histogram]
 """Histograms by (preset, or preset and latency; namespace; Deployment or service)."""
 
@@ -88,10 +112,11 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
     window = f"[{round(window_seconds)}s]"
     subjects = [s for s in subjects if s.histogram is not None and s.requests.counts_arrivals]
     parts: dict[str, list[str]] = defaultdict(list)
-    for subject in sorted(subjects, key=_timed):
+    timed = [latency for subject in subjects for latency in subject.latencies]
+    for subject in sorted(timed, key=_timed):
         histogram, name = subject.histogram, _timed(subject)
         if name not in parts and histogram is not None:
-            selection = Selection.of(subject.timed_by, [s for s in subjects if _timed(s) == name], labels)
+            selection = Selection.of(subject.timed_by, [s for s in timed if _timed(s) == name], labels)
             parts[name].append(selection.whole.grown(histogram, window))
     for name in sorted({subject.counted_by for subject in subjects}):
         selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
@@ -146,19 +171,36 @@ def histograms(series: Iterable[Mapping[str, Any]]) -> Histograms:
 def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
     """Return the histogram of one service, over both pools where they are counted apart; None where there is none.
 
+    Of two latencies with an objective it is that of the first, with the other one beside it.
     Where each token is counted, the share of tokens within a bound stands for that share of the requests.
     """
     counted = _parts(histograms, subject, subject.counted_by, subject.counted_by)
-    timed = _parts(histograms, subject, subject.timed_by, _timed(subject))
-    if not counted and not timed:
+    within, *others = (_within(histograms, latency) for latency in subject.latencies)
+    if not counted and not within:
         return None
-    within = summed([part.within for part in timed])
     received = sum(part.received for part in counted) if counted else math.nan
     whole = max(within.values(), default=0.0)
     if subject.histogram is not None and subject.histogram.of_tokens and whole > 0 and math.isfinite(received):
         # Tokens stand for requests: scale the histogram to the number of requests.
-        within = {bound: count / whole * received for bound, count in within.items()}
-    return Histogram(received, within)
+        within = _scaled(within, received)
+    histogram = Histogram(received, within)
+    # Where no request got its first token, none is in time by both.
+    if subject.token_objectives is None or histogram.answered == 0:
+        return histogram
+    first, token = subject.token_objectives
+    # Requests that run have a first token and no time per token yet: the shares of both are alike, the counts are not.
+    return JointHistogram(received, within, Histogram(received, _scaled(others[0], histogram.answered, first / token)))
+
+
+def _within(histograms: Histograms, subject: Subject) -> dict[float, float]:
+    """Return the counts within the bounds of the latency `subject.signal`, over both pools."""
+    return summed([part.within for part in _parts(histograms, subject, subject.timed_by, _timed(subject))])
+
+
+def _scaled(within: Mapping[float, float], whole: float, seconds: float = 1.0) -> dict[float, float]:
+    """Return the counts as shares of `whole` within the bounds times `seconds`; empty where nothing was counted."""
+    counted = max(within.values(), default=0.0)
+    return {bound * seconds: count / counted * whole for bound, count in within.items()} if counted > 0 else {}
 
 
 def _parts(histograms: Histograms, subject: Subject, preset: str, name: str) -> list[Histogram]:

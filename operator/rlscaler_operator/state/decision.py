@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rlscaler_core.api.promotion import EvidenceDay, PromotionStatus
+from rlscaler_core.api.spec import SLO
 from rlscaler_core.api.status_memory import BudgetMembership, Learned
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Outcome
@@ -27,8 +28,9 @@ class DecisionState:
 
     state: State | None = None
     """The decision function's memory, one row; None before the first decision."""
-    counted_in: tuple[str, SignalName] | None = None
-    """The unit of the remembered load with the weights of its tokens, and the kind of latency; None at first."""
+    counted_in: tuple[str, SignalName, int | None] | None = None
+    """The unit of the remembered load with the weights of its tokens, the kind of latency, and the objective of a
+    second one; None at first."""
     actor: ActorLike | None = None
     actor_error: ModelUnavailableError | None = None
     """The error of the model that the spec names."""
@@ -66,15 +68,16 @@ class DecisionState:
     _shown: tuple[object, ...] = ()
     """Flags, placement and weights of the last decision."""
 
-    def count_in(self, load: str, signal: SignalName) -> bool:
+    def count_in(self, load: str, slo: SLO) -> bool:
         """Begin anew where the unit of the load, its weights or the kind of latency changes; return whether it does.
 
         A load of 20 requests/s and one of 20,000 tokens/s have nothing to say about each other.
         """
-        changed = self.counted_in not in (None, (load, signal))
+        counted_in = load, slo.signal, slo.time_per_output_token_milliseconds
+        changed = self.counted_in not in (None, counted_in)
         if changed:
             self.state = None
-        self.counted_in = load, signal
+        self.counted_in = counted_in
         return changed
 
     def nothing_there(self) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from rlscaler_core.api import Spec
+from rlscaler_core.api.spec import SLO
 from rlscaler_core.api.status import SLOStatus
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.error_budget import HIGHEST_FACTOR, LOWEST_FACTOR, budget_left, price_factor
@@ -43,8 +44,15 @@ def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec
         late=round(float(state.counted_late[0]), 3),
         latency_milliseconds=float(state.counted_slo_ms[0]),
         signal=spec.slo.signal,
+        time_per_output_token_milliseconds=spec.slo.time_per_output_token_milliseconds,
         time=datetime.fromtimestamp(float(state.counted_time[0]), UTC),
     )
+
+
+def is_of(written: SLOStatus, slo: SLO) -> bool:
+    """Return whether late requests were counted by the latencies that have an objective in `slo`."""
+    of_token = written.time_per_output_token_milliseconds == slo.time_per_output_token_milliseconds
+    return written.signal == slo.signal and of_token
 
 
 def restore_slo(state: State, written: SLOStatus | None) -> None:

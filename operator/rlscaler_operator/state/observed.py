@@ -118,6 +118,7 @@ def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
     pools = [pool for pool in POOLS if spec.targets.pool(pool) is not None]
     unmeasured = any(spec.per_replica(pool) is None for pool in pools)
     route, services = spec.placement.http_route, (spec.backend("gpu"), spec.backend("cpu"))
+    token_ms = spec.slo.time_per_output_token_milliseconds
     subject = Subject(
         namespace,
         parsed.service,
@@ -134,6 +135,7 @@ def _facts(parsed: RLScalingPolicy, metadata: Mapping[str, Any]) -> SpecFacts:
         tuple(
             (target.object_name, target.resources.container or "") for target in targets if target.resources is not None
         ),
+        None if token_ms is None else (float(spec.slo.latency_milliseconds), float(token_ms)),
     )
     there = tuple((pool, (namespace, name)) for pool, name in zip(POOLS, names, strict=True) if name is not None)
     learns = unmeasured or any(target.cold_start_seconds is None for target in targets)

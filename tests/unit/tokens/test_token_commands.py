@@ -16,6 +16,7 @@ from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.compare import compared
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
 from rlscaler_rl.evaluation.tokens.single import mix_of
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.drawn import drawn
 from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
 
@@ -83,6 +84,32 @@ def test_a_policy_that_the_level_cannot_play_is_refused(
         text = text.replace("perReplica: {gpu:", "perReplica: {cpu:")
     policy.write_text(text)
     assert told in " ".join(invoke("simulate", policy, "--history", history, "--server", "8b-a100").output.split())
+
+
+@pytest.mark.parametrize(
+    ("slo", "options", "objectives"),
+    [
+        ("", (), (2.5, 0.15)),
+        (", timePerOutputTokenMilliseconds: 60", (), (2.5, 0.06)),
+        (", timePerOutputTokenMilliseconds: 60", ("--ttft", 1, "--tpot", 0.2), (1.0, 0.2)),
+    ],
+)
+def test_a_policy_is_played_by_its_own_objectives(
+    files: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    slo: str,
+    options: tuple[object, ...],
+    objectives: tuple[float, float],
+) -> None:
+    policy, history = files
+    policy.write_text(POLICY.replace("signal: ttft", f"signal: ttft{slo}"))
+
+    def load_test(server: object, mix: object, first: float, token: float) -> None:
+        raise ScenarioError(f"asked for {first}, {token}")
+
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_test", load_test)
+    output = invoke("simulate", policy, "--history", history, "--server", "8b-a100", *options).output
+    assert "asked for {}, {}".format(*objectives) in output
 
 
 @pytest.mark.parametrize("text", ["chat=0.7,cod=0.3", "chat=0", "chat=x", ""])

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rlscaler_operator.cli.explain.record_page import MEANING
-from rlscaler_operator.cli.pages import age, counts, headroom_words, pod_sizes
+from rlscaler_operator.cli.pages import age, counts, headroom_words, latency_unit, pod_sizes
 
 Body = Mapping[str, Any]
 
@@ -41,7 +41,7 @@ def status_page(body: Body) -> RenderableType | None:
         return None
     parts: list[RenderableType] = [_head(body, last)]
     if observation := status.get("observation"):
-        parts.append(_observation(observation))
+        parts.append(_observation(observation, latency_unit(body["spec"].get("slo") or {})))
     if last.get("guards"):
         parts.append(_guards(last))
     if status.get("history"):
@@ -82,7 +82,7 @@ def _written(last: Mapping[str, Any]) -> str:
     return str(last.get("result") or "no: see the conditions Active and Conflicted in `rlscaler status`")
 
 
-def _observation(observation: Mapping[str, Any]) -> Table:
+def _observation(observation: Mapping[str, Any], of_latency: str) -> Table:
     table = _table("Observation", "signal", "value", "unit", "state", "age")
     for name, unit in SIGNALS.items():
         if signal := observation.get(name):
@@ -90,7 +90,7 @@ def _observation(observation: Mapping[str, Any]) -> Table:
             table.add_row(
                 name,
                 "" if value is None else f"{value:g}",
-                unit,
+                of_latency if name == "p95Latency" else unit,
                 signal["state"],
                 "" if seconds is None else f"{seconds:g} s",
             )

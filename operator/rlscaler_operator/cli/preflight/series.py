@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rlscaler_core.decision.belief import believed
 from rlscaler_core.decision.units import LOADS
 from rlscaler_operator.cli.checks import Check
+from rlscaler_operator.cli.pages import latency_unit
 from rlscaler_operator.cli.preflight.look import Look
 from rlscaler_operator.exceptions import MetricsError
 from rlscaler_operator.sensing import fallbacks
@@ -15,7 +16,8 @@ from rlscaler_operator.sensing.labels import EXPORTED
 from rlscaler_operator.sensing.measure import MEASURED, missing_signals
 from rlscaler_operator.sensing.presets import PRESETS
 from rlscaler_operator.sensing.results import Reading
-from rlscaler_operator.shadow.calibration import histogram_of, histograms, promql
+from rlscaler_operator.sensing.subject import Subject
+from rlscaler_operator.shadow.calibration import Histograms, histogram_of, histograms, promql
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 
 UTILIZATIONS = {"gpu": "gpu_utilization", "cpu": "cpu_utilization"}
@@ -50,7 +52,7 @@ async def check_series(look: Look) -> list[Check]:
         return [Check(title, about="prometheus")]
     checks = [Check(title, about="prometheus"), *_signals(look, await _labels_there(look)), *_fallbacks(look)]
     if look.policy.spec.signal is None:
-        checks.append(await _buckets(look))
+        checks += await check_buckets(look)
     return [*checks, *_capacities(look)]
 
 
@@ -92,10 +94,9 @@ def _fallbacks(look: Look) -> Iterator[Check]:
 
 def _unit(look: Look, signal: str) -> str:
     """Return the unit of a signal, for a token latency with its name."""
-    subject = look.policy.subject
     if signal == "p95_latency":
-        return "ms" if subject.signal == "endToEnd" else f"ms ({subject.signal})"
-    return LOADS[subject.unit] if signal == "arrival_rate" else "%"
+        return latency_unit(look.policy.spec.slo.to_dict())
+    return LOADS[look.policy.subject.unit] if signal == "arrival_rate" else "%"
 
 
 def _text(reading: Reading) -> str:
@@ -143,33 +144,46 @@ async def _labels_there(look: Look) -> str:
     return f"{counter} is there for {shown}: the label namespace has to be {subject.namespace}"
 
 
-async def _buckets(look: Look) -> Check:
-    """Check that the latency histogram has a bound at the objective: Shadow counts late requests by its buckets."""
-    subject, slo = look.policy.subject, look.policy.spec.slo.latency_milliseconds / 1000
-    named = "latency" if subject.signal == "endToEnd" else f"{subject.signal} latency"
-    title, field = f"the {named} histogram has a bucket at the objective", "spec.slo.latencyMilliseconds"
+async def check_buckets(look: Look) -> list[Check]:
+    """Check each latency histogram for a bound at its objective: late requests are counted by its buckets."""
+    subject, slo = look.policy.subject, look.policy.spec.slo
     query = promql([subject], WINDOW_SECONDS, look.context.engine.sensing.labels(look.access))
     try:
         measured = histograms(await look.context.engine.sensing.sources.instant(look.access, query))
     except MetricsError as error:
-        return Check(title, str(error), "buckets", stops=False)
+        return [Check("the latency histogram has a bucket at the objective", str(error), "buckets", stops=False)]
+    objectives = [("buckets", "spec.slo.latencyMilliseconds", slo.latency_milliseconds)]
+    if slo.time_per_output_token_milliseconds is not None:
+        field = "spec.slo.timePerOutputTokenMilliseconds"
+        objectives.append(("buckets-tpot", field, slo.time_per_output_token_milliseconds))
+    return [
+        _check_bucket(measured, latency, *objective)
+        for latency, objective in zip(subject.latencies, objectives, strict=True)
+    ]
+
+
+def _check_bucket(measured: Histograms, subject: Subject, about: str, field: str, milliseconds: int) -> Check:
+    """Check the histogram of one latency for a bound at its objective, which is set in `field`."""
+    slo = milliseconds / 1000
+    named = "latency" if subject.signal == "endToEnd" else f"{subject.signal} latency"
+    title = f"the {named} histogram has a bucket at the objective"
     histogram = histogram_of(measured, subject)
     bounds = sorted(histogram.within) if histogram is not None else []
     if not bounds:
         trouble = f"no histogram grew in the last {WINDOW_SECONDS / 60:.0f} minutes: Shadow cannot count late requests"
-        return Check(title, f"{trouble} before it does", "buckets", stops=False)
+        return Check(title, f"{trouble} before it does", about, stops=False)
     below = max((bound for bound in bounds if bound <= slo * (1 + EXACT)), default=0.0)
     above = min((bound for bound in bounds if bound >= slo * (1 - EXACT)), default=math.inf)
     if below and math.isclose(below, above, rel_tol=2 * EXACT):
-        return Check(f"{title}: {slo:g} s", about="buckets")
+        return Check(f"{title}: {slo:g} s", about=about)
     if math.isinf(above):
         largest = max((bound for bound in bounds if math.isfinite(bound)), default=0.0)
         trouble = f"its largest bound is {largest:g} s and {field} is {slo:g} s: late requests are not known"
-        return Check(title, f"{trouble}; add a bucket", "buckets")
+        return Check(title, f"{trouble}; add a bucket", about)
     trouble = (
         f"{slo:g} s lies between its bounds {below:g} and {above:g} s, and requests between them count for neither"
     )
-    return Check(title, f"{trouble}: add a bucket, or set {field} to {_nearest(below, above, slo)}", "buckets", False)
+    return Check(title, f"{trouble}: add a bucket, or set {field} to {_nearest(below, above, slo)}", about, False)
 
 
 def _nearest(below: float, above: float, slo: float) -> str:

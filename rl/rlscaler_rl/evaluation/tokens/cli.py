@@ -19,9 +19,6 @@ _server = click.option(
 _mix = click.option(
     "--mix", default="chat", show_default=True, help="Kinds of requests with their shares, as in chat=0.7,code=0.3."
 )
-_token = click.option(
-    "--tpot", "token", type=_SECONDS, default=0.15, show_default=True, help="Objective of a token in seconds."
-)
 
 
 @click.group()
@@ -33,7 +30,9 @@ def tokens() -> None:
 @_server
 @_mix
 @click.option("--ttft", "first", type=_SECONDS, default=2.5, show_default=True, help="Objective of the first token.")
-@_token
+@click.option(
+    "--tpot", "token", type=_SECONDS, default=0.15, show_default=True, help="Objective of a token in seconds."
+)
 def weights(server: str, mix: str, first: float, token: float) -> None:
     """Find the weights of prompt and answer tokens by simulated load tests, as fields of a policy.
 
@@ -58,10 +57,10 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 @_server
 @_mix
 @click.option("--ttft", "first", type=_SECONDS, help="Objective of the first token.  [default: of the policy, or 2.5]")
-@_token
+@click.option("--tpot", "token", type=_SECONDS, help="Objective of a token.  [default: of the policy, or 0.15]")
 @output_option
 def simulate(
-    policy: Path, history: Path, server: str, mix: str, first: float | None, token: float, output: str
+    policy: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, output: str
 ) -> None:
     """Play the RLScalingPolicy in the file POLICY, whose unit is tokens, on a recorded load beside KEDA.
 

@@ -62,7 +62,7 @@ def weighed(server: str, mix: Sequence[float], first: float, token: float) -> tu
 
 
 def simulated(
-    path: Path, history: Path, server: str, mix: str, first: float | None, token: float, tell: Progress
+    path: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, tell: Progress
 ) -> Comparison:
     """Play a policy of a token service on a recorded load in requests/s, beside KEDA.
 
@@ -76,6 +76,8 @@ def simulated(
     _check(params, path)
     if first is None:
         first = float(params.slo_ms[0]) / 1000 if SIGNALS[params.slo_signal[0]] == "ttft" else 2.5
+    if token is None:
+        token = (policy.spec.slo.time_per_output_token_milliseconds or 150) / 1000
     share, rate = mix_of(mix), read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds = len(rate) // 5 * 5
     tell("load tests")
