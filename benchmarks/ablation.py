@@ -1,7 +1,7 @@
 """A training of the bundled network with one premise taken away.
 
     python benchmarks/ablation.py --without days --out rl/without_days
-    python benchmarks/headroom.py --model rl/without_days
+    python benchmarks/headroom.py --model bundled --model rl/without_days
     rlscaler days --days 1 --model bundled --model rl/without_days
 
 `lasting`: an action is added to the rule's replicas for one interval. `errors`: every replica has the capacity that is

@@ -1,6 +1,6 @@
 """Lead of a network's lasting headroom over the forecast rule, by the error of the declared capacity.
 
-    python benchmarks/headroom.py --model bundled --services 512
+    python benchmarks/headroom.py --model bundled --model rl/without_days --services 512
 
 Services of all kinds (`Ranges`), with loads, capacities, prices and cold starts that no training draws, an hour of
 history and an hour of play. Network and rule meet the same arrivals. In the rows of a fall every service loses 30 % of
@@ -74,27 +74,29 @@ def constant(headroom: float) -> Rule:
 
 
 @click.command()
-@click.option("--model", default="bundled", show_default=True, help="Training folder, .onnx, .zip or `bundled`.")
+@click.option("--model", multiple=True, default=("bundled",), show_default=True, help="As `rlscaler days` takes it.")
 @click.option("--services", "count", type=click.IntRange(8), default=512, show_default=True)
-def main(model: str, count: int) -> None:
-    """Print J and late requests of a network and of the rule beneath it."""
-    (loaded,) = models.load_all((model,), Path("rl"))
-    actor = models.actor_again(loaded.source, loaded.digest)
+def main(model: tuple[str, ...], count: int) -> None:
+    """Print J and late requests of each network and of the rule beneath it."""
+    networks = [models.load(name, Path("rl")) for name in model]
     print(
-        f"{'':28} J against the rule in %   late % / of the rule   % of services over 5 % late / of the rule"
-        "   J of the best constant headroom in hindsight against the rule in %"
+        f"{'':28} J against the rule in %   late % / of the rule   % of services over 5 % late / of the rule\n"
+        "The bound is J of the best constant headroom in hindsight against the rule, in %"
     )
     for name, ranges in cases():
         played = services(count, ranges)
-        (own, late), (rule, rule_late) = scores(played, actor), scores(played, Rule())
-        lead = mean_interval(100 * (own / rule - 1))
+        rule, rule_late = scores(played, Rule())
         bound = np.minimum(rule, np.min([scores(played, constant(headroom))[0] for headroom in CONSTANT], axis=0))
-        over = [100 * np.mean(percent > 5) for percent in (late, rule_late)]
-        print(
-            f"{name:28} {lead:+.2f}   {late.mean():.2f} / {rule_late.mean():.2f}   {over[0]:.1f} / {over[1]:.1f}"
-            f"   {mean_interval(100 * (bound / rule - 1)):+.2f}",
-            flush=True,
-        )
+        print(f"{name}: bound {mean_interval(100 * (bound / rule - 1)):+.2f}", flush=True)
+        for network in networks:
+            own, late = scores(played, network.actor)
+            over = [100 * np.mean(percent > 5) for percent in (late, rule_late)]
+            lead = mean_interval(100 * (own / rule - 1))
+            print(
+                f"{network.name:28} {lead:+.2f}   {late.mean():.2f} / {rule_late.mean():.2f}"
+                f"   {over[0]:.1f} / {over[1]:.1f}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
