@@ -117,8 +117,9 @@ def learn(params: Params, state: State, samples: Samples) -> State:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         seen = look(params, state, belief, samples)
         moves, by_lateness = _by_utilization(belief, seen), _by_lateness(params, belief, seen)
-        # Late answers contradict a utilization that says that replicas carry more, and it measures less from then on.
-        contradicted = (by_lateness < 0) & (moves > 0)
+        # Late answers contradict a utilization that says that replicas have room, and it measures less from then on. At
+        # a high one a few replicas are late by chance, which is no proof against it.
+        contradicted = (by_lateness < 0) & (moves > 0) & seen.idle
         belief[:, USE_SLOPE] *= np.where(contradicted, CONTRADICTED, 1.0)
         moves = np.where(by_lateness < 0, np.minimum(moves, 0.0), moves) + by_lateness
         value = belief[:, VALUE] * np.exp(np.clip(moves, -MOST, MOST))
@@ -212,7 +213,9 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     # not the late one: lowered with the late one it would stay low, since utilization lifts the busy pool alone.
     raised = belief[:, VALUE] > 1.05 * belief[:, DECLARED]
     may_be_late = ~seen.idle | both(seen.idle)[:, None]
-    lies = late[:, None] & (raised | (seen.busy[:, None] & may_be_late))
+    # A few busy replicas are late by chance, and below full a utilization that follows the load measures them.
+    by_chance = seen.busy[:, None] & seen.measures
+    lies = late[:, None] & ~by_chance & (raised | (seen.busy[:, None] & may_be_late))
     belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
