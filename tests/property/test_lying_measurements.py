@@ -40,6 +40,10 @@ def half(used, time):
     return used / 2
 
 
+def saturated(used, time):
+    return min(used, 93.0)
+
+
 def of_another_pod(used, time):
     return 50 + 40 * np.sin(time / 97)
 
@@ -51,6 +55,7 @@ CASES = [
     Case("gpu missing", gpu=np.nan),
     Case("gpu always 50", gpu=50.0),
     Case("gpu half of the truth", gpu=half),
+    Case("gpu never above 93", gpu=saturated, later=(0.6, 1.0)),
     Case("cpu always full", cpu=100.0),
     Case("cpu always idle", cpu=0.0),
     Case("cpu of another pod", cpu=of_another_pod),

@@ -70,6 +70,10 @@ NEAR = 0.7
 MISSES = 0.06 / 15
 """Fall in logarithms a second where the percentile is at the objective or above, and utilization says nothing."""
 
+CHANCE = 2.0
+"""Part of the objective up to which a percentile of busy replicas is taken to be late by chance, where utilization
+measures their capacity: a few replicas at 90 % often are. A queue that grows is soon above it."""
+
 DRAINS = 0.95
 """Part of the latency of the interval before up to which a queue is taken to drain."""
 
@@ -121,7 +125,8 @@ def learn(params: Params, state: State, samples: Samples) -> State:
         # a high one a few replicas are late by chance, which is no proof against it.
         contradicted = (by_lateness < 0) & (moves > 0) & seen.idle
         belief[:, USE_SLOPE] *= np.where(contradicted, CONTRADICTED, 1.0)
-        moves = np.where(by_lateness < 0, np.minimum(moves, 0.0), moves) + by_lateness
+        late = (by_lateness < 0) | _late_though_measured(seen)
+        moves = np.where(late, np.minimum(moves, 0.0), moves) + by_lateness
         value = belief[:, VALUE] * np.exp(np.clip(moves, -MOST, MOST))
         declared = belief[:, DECLARED]
         # Until utilization was seen to follow the load, low latency has to agree with a rise far above the declaration.
@@ -213,8 +218,7 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     # not the late one: lowered with the late one it would stay low, since utilization lifts the busy pool alone.
     raised = belief[:, VALUE] > 1.05 * belief[:, DECLARED]
     may_be_late = ~seen.idle | both(seen.idle)[:, None]
-    # A few busy replicas are late by chance, and below full a utilization that follows the load measures them.
-    by_chance = seen.busy[:, None] & seen.measures
+    by_chance = _late_though_measured(seen) & (latency < CHANCE)[:, None]
     lies = late[:, None] & ~by_chance & (raised | (seen.busy[:, None] & may_be_late))
     belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
@@ -228,6 +232,12 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
     return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
+
+
+def _late_though_measured(seen: Look) -> Bool:
+    """Return where (N, 2) busy replicas are late whose capacity utilization measures: by chance, or a queue grows."""
+    measured: Bool = (seen.latency > 1)[:, None] & seen.busy[:, None] & seen.measures
+    return measured
 
 
 def _mean(mean: Float, newest: Float, elapsed: Float, constant: Float, anew: Bool) -> Float:
