@@ -49,8 +49,9 @@ DRIFT = 0.05
 SURPRISE = 0.1
 """Standard deviation that is added after a measurement two deviations off: the capacity has changed."""
 
-CONTRADICTED = 0.8
-"""Part of the proof that utilization follows the load which is left after an interval in which late answers deny it."""
+CONTRADICTED, BUSY_CONTRADICTED = 0.8, 0.95
+"""Part of the proof that utilization follows the load which is left after an interval in which late answers deny it, of
+a pool below its target utilization and of one at or above it."""
 
 UNPROVEN = 1.5
 """Factor up to which a belief rises above the declared capacity before utilization was seen to follow the load."""
@@ -69,10 +70,6 @@ NEAR = 0.7
 
 MISSES = 0.06 / 15
 """Fall in logarithms a second where the percentile is at the objective or above, and utilization says nothing."""
-
-CHANCE = 2.0
-"""Part of the objective up to which a percentile of busy replicas is taken to be late by chance, where utilization
-measures their capacity: a few replicas at 90 % often are. A queue that grows is soon above it."""
 
 DRAINS = 0.95
 """Part of the latency of the interval before up to which a queue is taken to drain."""
@@ -121,12 +118,11 @@ def learn(params: Params, state: State, samples: Samples) -> State:
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         seen = look(params, state, belief, samples)
         moves, by_lateness = _by_utilization(belief, seen), _by_lateness(params, belief, seen)
-        # Late answers contradict a utilization that says that replicas have room, and it measures less from then on. At
-        # a high one a few replicas are late by chance, which is no proof against it.
-        contradicted = (by_lateness < 0) & (moves > 0) & seen.idle
-        belief[:, USE_SLOPE] *= np.where(contradicted, CONTRADICTED, 1.0)
-        late = (by_lateness < 0) | _late_though_measured(seen)
-        moves = np.where(late, np.minimum(moves, 0.0), moves) + by_lateness
+        # Late answers contradict a utilization that says that replicas carry more, and it measures less from then on. A
+        # few busy replicas are also late by chance: where utilization is high, they say little against it.
+        contradicted = (by_lateness < 0) & (moves > 0)
+        belief[:, USE_SLOPE] *= np.where(contradicted, np.where(seen.idle, CONTRADICTED, BUSY_CONTRADICTED), 1.0)
+        moves = np.where(by_lateness < 0, np.minimum(moves, 0.0), moves) + by_lateness
         value = belief[:, VALUE] * np.exp(np.clip(moves, -MOST, MOST))
         declared = belief[:, DECLARED]
         # Until utilization was seen to follow the load, low latency has to agree with a rise far above the declaration.
@@ -218,8 +214,7 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     # not the late one: lowered with the late one it would stay low, since utilization lifts the busy pool alone.
     raised = belief[:, VALUE] > 1.05 * belief[:, DECLARED]
     may_be_late = ~seen.idle | both(seen.idle)[:, None]
-    by_chance = _late_though_measured(seen) & (latency < CHANCE)[:, None]
-    lies = late[:, None] & ~by_chance & (raised | (seen.busy[:, None] & may_be_late))
+    lies = late[:, None] & (raised | (seen.busy[:, None] & may_be_late))
     belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
     near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
@@ -232,12 +227,6 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
     up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
     return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
-
-
-def _late_though_measured(seen: Look) -> Bool:
-    """Return where (N, 2) busy replicas are late whose capacity utilization measures: by chance, or a queue grows."""
-    measured: Bool = (seen.latency > 1)[:, None] & seen.busy[:, None] & seen.measures
-    return measured
 
 
 def _mean(mean: Float, newest: Float, elapsed: Float, constant: Float, anew: Bool) -> Float:

@@ -75,7 +75,6 @@ class Look(NamedTuple):
     busy: Bool  # (N,) most of the work is in pools above their target utilization by the tolerance of an HPA
     proven: Bool  # (N, 2) utilization was seen to follow the load
     doubtful: Bool  # (N,) utilization is high and may be true
-    measures: Bool  # (N, 2) utilization was seen to follow the load, and the pool is not full
     idle: Bool  # (N, 2) the pool is absent, or in use below its target utilization
 
 
@@ -133,16 +132,14 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
     # than full.
     busy = total(part * (used >= np.minimum((1 + HPA_TOLERANCE) * params.target_utilization, FULL))) > 0.5
     blind = ~all_usable | suspect | ((mean_used < UNUSED) & (load > 0.3))
-    proved = np.where(apart[:, None], proven, all_here(proven, here)[:, None])
     return Look(
         elapsed,
         measured,
         latency,
         blind & (elapsed > 0),
         busy & all_usable,
-        proved,
+        np.where(apart[:, None], proven, all_here(proven, here)[:, None]),
         suspect & (used[:, GPU] < FULL) & follows[:, GPU],
-        proved & (used < FULL),
         ~here | ((used > UNUSED) | proven) & (used < params.target_utilization),
     )
 
