@@ -19,12 +19,14 @@ def worse_of(latencies: Sequence[Reading], objectives: tuple[float, float]) -> R
         for reading, objective in zip(latencies, objectives, strict=True)
     ]
     missing = [(signal, each) for signal, each in zip(TOKEN_SIGNALS, scaled, strict=True) if not each.known]
-    worse = max(scaled, key=lambda reading: reading.value if reading.known else -1.0)
-    # Whatever the other latency is, the worse one is above the objective: overload has to raise replicas.
-    late = worse.known and worse.value > objectives[0]
-    if late or not missing:
-        age = worse.age_seconds if late else max(reading.age_seconds for reading in scaled)
-        return worse._replace(age_seconds=age, may_lower=not missing and all(each.may_lower for each in scaled))
+    may_lower = not missing and all(each.may_lower for each in scaled)
+    # Whatever the other latency is, one above its objective is overload, which has to raise replicas. Of two the
+    # younger counts: a stale one would hide it.
+    if late := [reading for reading in scaled if reading.known and reading.value > objectives[0]]:
+        return min(late, key=lambda reading: (reading.age_seconds, -reading.value))._replace(may_lower=may_lower)
+    if not missing:
+        age = max(reading.age_seconds for reading in scaled)
+        return max(scaled, key=lambda reading: reading.value)._replace(age_seconds=age, may_lower=may_lower)
     # Below its objective one latency does not stand for both: a renamed histogram would pass for a fast server.
     signal, unknown = missing[0]
     return unknown if len(missing) > 1 else unknown._replace(message=f"{signal}: {unknown.message}")

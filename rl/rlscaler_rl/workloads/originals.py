@@ -138,7 +138,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def _unpacked(path: Path, magic: bytes) -> IO[str]:
-    if magic in (GZIP, BZIP2) and tarfile.is_tarfile(path):
+    if tarfile.is_tarfile(path):
         return _only_file(path)
     if magic == GZIP:
         return gzip.open(path, "rt", encoding="utf-8-sig", errors="replace")
@@ -149,13 +149,13 @@ def _unpacked(path: Path, magic: bytes) -> IO[str]:
 
 def _only_file(path: Path) -> IO[str]:
     """The one file in an archive, as text. Raises WorkloadError for none or several."""
-    archive = tarfile.open(path)  # noqa: SIM115 - the returned file reads from the archive
-    members = [member for member in archive if member.isfile()]
-    if len(members) != 1:
-        raise WorkloadError(f"{path}: {len(members)} files are in the archive; unpack it and name one of them")
-    content = archive.extractfile(members[0])
-    assert content is not None
-    return io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
+    with tarfile.open(path) as archive:
+        members = [member for member in archive if member.isfile()]
+        if len(members) != 1:
+            raise WorkloadError(f"{path}: {len(members)} files are in the archive; unpack it and name one of them")
+        content = archive.extractfile(members[0])
+        assert content is not None
+        return io.StringIO(content.read().decode("utf-8-sig", errors="replace"))
 
 
 def _access(path: Path, recipe: Recipe) -> Iterator[float]:

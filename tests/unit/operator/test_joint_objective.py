@@ -133,6 +133,7 @@ def test_in_time_by_both_is_as_old_as_the_older_one_and_in_doubt_where_one_is():
     assert not latency(Reading(2000.0, 2.0), Reading(90.0, 2.0, may_lower=False)).may_lower
     # Beyond its objective the age of the other one is no doubt about it.
     assert latency(Reading(2600.0, 2.0), Reading(90.0, 70.0)).age_seconds == 2.0
+    assert latency(Reading(2600.0, 2.0), Reading(900.0, 500.0)).value == 2600.0, "overload now, not of then"
 
 
 def counts(received: float, ttft: dict[float, float], tpot: dict[float, float], preset: str = "vllm") -> dict:
