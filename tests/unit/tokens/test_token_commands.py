@@ -73,6 +73,8 @@ def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> N
     [
         ("unit: tokens, tokenWeights: {answer: 2}", "unit: requests", "capacity.unit is requests; set it to tokens"),
         ("    gpu:", "    cpu:", "keep targets.gpu alone"),
+        ("signal: ttft", "signal: tpot", "slo.signal is tpot; set it to ttft"),
+        (", signal: ttft", "", "slo.signal is endToEnd; set it to ttft"),
     ],
 )
 def test_a_policy_that_the_level_cannot_play_is_refused(
@@ -87,29 +89,21 @@ def test_a_policy_that_the_level_cannot_play_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("slo", "options", "objectives"),
-    [
-        ("", (), (2.5, 0.15)),
-        (", timePerOutputTokenMilliseconds: 60", (), (2.5, 0.06)),
-        (", timePerOutputTokenMilliseconds: 60", ("--ttft", 1, "--tpot", 0.2), (1.0, 0.2)),
-    ],
+    ("slo", "objectives"),
+    [("", (2.5, np.inf)), (", timePerOutputTokenMilliseconds: 60", (2.5, 0.06))],
 )
 def test_a_policy_is_played_by_its_own_objectives(
-    files: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    slo: str,
-    options: tuple[object, ...],
-    objectives: tuple[float, float],
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, slo: str, objectives: tuple[float, float]
 ) -> None:
     policy, history = files
     policy.write_text(POLICY.replace("signal: ttft", f"signal: ttft{slo}"))
 
     def load_test(server: object, mix: object, first: float, token: float) -> None:
-        raise ScenarioError(f"asked for {first}, {token}")
+        raise ScenarioError(f"objectives {first}, {token}")
 
     monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_test", load_test)
-    output = invoke("simulate", policy, "--history", history, "--server", "8b-a100", *options).output
-    assert "asked for {}, {}".format(*objectives) in output
+    output = invoke("simulate", policy, "--history", history, "--server", "8b-a100").output
+    assert "objectives {}, {}".format(*objectives) in output
 
 
 @pytest.mark.parametrize("text", ["chat=0.7,cod=0.3", "chat=0", "chat=x", ""])

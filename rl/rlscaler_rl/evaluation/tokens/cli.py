@@ -56,13 +56,9 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 )
 @_server
 @_mix
-@click.option("--ttft", "first", type=_SECONDS, help="Objective of the first token.  [default: of the policy, or 2.5]")
-@click.option("--tpot", "token", type=_SECONDS, help="Objective of a token.  [default: of the policy, or 0.15]")
 @output_option
-def simulate(
-    policy: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, output: str
-) -> None:
-    """Play the RLScalingPolicy in the file POLICY, whose unit is tokens, on a recorded load beside KEDA.
+def simulate(policy: Path, history: Path, server: str, mix: str, output: str) -> None:
+    """Play the RLScalingPolicy in the file POLICY on a recorded load beside KEDA; its unit is tokens, its signal ttft.
 
     \b
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat
@@ -71,7 +67,7 @@ def simulate(
     from rlscaler_rl.results.document import progress, show_table
 
     with progress(output) as tell:
-        result = simulated(policy, history, server, mix, first, token, tell)
+        result = simulated(policy, history, server, mix, tell)
     show_table(result, result.table(), [], output)
 
 

@@ -61,10 +61,8 @@ def weighed(server: str, mix: Sequence[float], first: float, token: float) -> tu
         raise EvaluationError(str(error)) from error
 
 
-def simulated(
-    path: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, tell: Progress
-) -> Comparison:
-    """Play a policy of a token service on a recorded load in requests/s, beside KEDA.
+def simulated(path: Path, history: Path, server: str, mix: str, tell: Progress) -> Comparison:
+    """Play a policy of a token service by its own objectives on a recorded load in requests/s, beside KEDA.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """
@@ -74,10 +72,8 @@ def simulated(
     except ValueError as error:
         raise EvaluationError(str(error)) from error
     _check(params, path)
-    if first is None:
-        first = float(params.slo_ms[0]) / 1000 if SIGNALS[params.slo_signal[0]] == "ttft" else 2.5
-    if token is None:
-        token = (policy.spec.slo.time_per_output_token_milliseconds or 150) / 1000
+    first = float(params.slo_ms[0]) / 1000
+    token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     share, rate = mix_of(mix), read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds = len(rate) // 5 * 5
     tell("load tests")
@@ -113,6 +109,13 @@ def _check(params: Params, path: Path) -> None:
     if unit != "tokens":
         raise EvaluationError(
             f"{path}: capacity.unit is {unit}; set it to tokens, or play the policy with `rlscaler simulate`"
+        )
+    signal = SIGNALS[params.slo_signal[0]]
+    if signal != "ttft":
+        # Requests are judged by the first token and the further ones, and the policy has to see the same.
+        raise EvaluationError(
+            f"{path}: slo.signal is {signal}; set it to ttft, with the objective of the first token in "
+            "slo.latencyMilliseconds and that of each further one in slo.timePerOutputTokenMilliseconds"
         )
     if not params.present[0, GPU] or params.present[0].all():
         raise EvaluationError(f"{path}: targets: the token level plays one pool; keep targets.gpu alone")

@@ -41,7 +41,7 @@ class Services(Rows):
     sequences: Int  # (N,)
     warm: Float  # (N,) requests after which 63 % of what a warm prefix cache has is cached
     first_seconds: Float  # (N,) objective of the time to the first token
-    token_seconds: Float  # (N,) objective of the time per output token
+    token_seconds: Float  # (N,) objective of the time per output token; infinite: none
     patience: Float  # (N,) seconds until a client without a first token gives up
     retries: Int  # (N,) times that it tries again
     retry_seconds: Float  # (N,) after which
