@@ -25,7 +25,7 @@ def requests_of(*rows: list[tuple[float, int, int]]) -> Requests:
     arrived, prompt, answer = (np.array([request[i] for request in flat]) for i in range(3))
     none = np.zeros(len(flat))
     ints = (prompt.astype(np.int32), answer.astype(np.int32))
-    return Requests(first, arrived.astype(np.float64), *ints, none, none.astype(np.int32))
+    return Requests(first, arrived.astype(np.float64), *ints, none, np.full(len(flat), np.nan))
 
 
 def alone(requests: list[tuple[float, int, int]], seconds: float = 60.0, server: Server = SMALL) -> TokenLevel:

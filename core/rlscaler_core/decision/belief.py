@@ -3,7 +3,8 @@
 A declared capacity is a first guess. A Kalman filter over the logarithms of both pools weighs each measurement of the
 utilization by how much it says, and shares one of both pools together out by their parts in the work. Where utilization
 says nothing latency alone speaks: late answers of replicas that should have had room lower the belief at once, and near
-misses slowly. Unknown data moves nothing. Pure.
+misses slowly. An objective on tokens makes an integrator of it, which near misses lower and their absence raises.
+Unknown data moves nothing. Pure.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from rlscaler_core.decision.evidence import (
 )
 from rlscaler_core.decision.tables import arrivals_known
 from rlscaler_core.decision.types import BELIEF, Bool, Float, Params, Samples, State, both, either, total
+from rlscaler_core.decision.units import LatencySignal
 
 REACH = 10.0
 """Factor up to which the belief may leave a declared capacity, in both directions."""
@@ -82,6 +84,13 @@ EASE = 0.2 / 3600
 
 LOADED = 0.7
 """Load over believed capacity from which low latency says that replicas carry more."""
+
+TOKEN_MISSES, TOKEN_EASE, TOKEN_LOADED = 0.03 / 15, 4 / 3600, 0.3
+"""The same three where the objective is on the first or on each further token."""
+
+TOKEN_RISE = 1.25
+"""Factor up to which low latency alone raises such a belief above the declared capacity: a model server admits all
+that arrives, and its latency grows with the sequences of its batch long before it is full."""
 
 TOLD_BELOW, TOLD_AGAIN = 0.85, 0.92
 """Belief over declared capacity below which the user is told, and up to which it stays so."""
@@ -216,16 +225,19 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     may_be_late = ~seen.idle | both(seen.idle)[:, None]
     lies = late[:, None] & (raised | (seen.busy[:, None] & may_be_late))
     belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
-    near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0)
+    of_tokens = params.slo_signal != LatencySignal.END_TO_END
+    near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0) * np.where(of_tokens, TOKEN_MISSES, MISSES)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
-    misses = np.where(seen.blind & unexplained & ~drains, MISSES * np.nan_to_num(near), 0.0)
+    misses = np.where(seen.blind & unexplained & ~drains, np.nan_to_num(near), 0.0)
     down = np.where(lies, OVERLOAD, np.where(may_be_late, misses[:, None], 0.0))
-    # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization:
-    # a server that refuses what is too much answers the rest in time, however full it is.
-    declared = belief[:, DECLARED]
-    lowered = either(params.present & ((belief[:, VALUE] < declared) | np.isnan(declared)))
-    loaded = seen.blind & ~seen.doubtful & informed & (belief[:, PRESSURE] > LOADED) & lowered
-    up = np.where(loaded & (latency < AT_EASE), EASE, 0.0)
+    # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization,
+    # unless the objective is on tokens: a server that refuses what is too much answers the rest in time, however full
+    # it is.
+    top = belief[:, DECLARED] * np.where(of_tokens, TOKEN_RISE, 1.0)[:, None]
+    below = either(params.present & ((belief[:, VALUE] < top) | np.isnan(top)))
+    loaded = belief[:, PRESSURE] > np.where(of_tokens, TOKEN_LOADED, LOADED)
+    eased = seen.blind & ~seen.doubtful & informed & loaded & below & (latency < AT_EASE)
+    up = np.where(eased, np.where(of_tokens, TOKEN_EASE, EASE), 0.0)
     return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
 
 

@@ -13,6 +13,7 @@ from rlscaler_core.decision.evidence import DECLARED, VALUE, ignores_load
 from rlscaler_core.decision.observation import ObservationContract, observe, sense
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag
+from rlscaler_core.decision.units import LatencySignal
 from rlscaler_operator.records.rows import decode_params, decode_state, encode, encode_state
 
 CONTRACT = ObservationContract(stack_size=1)
@@ -199,6 +200,42 @@ def test_a_queue_that_drains_lowers_nothing():
     drains = under(92.0, [9000.0 * 0.8**i for i in range(14)])
     assert drains[-1] > 0.88 * drains[0], "the first look alone counts"
     assert under(92.0, [9000.0] * 14)[-1] < 0.8 * drains[0]
+
+
+def by_latency(signal, shares, load=60.0, declared=20.0):
+    """The belief over the declared capacity of four GPU replicas after an interval with each p95, in shares of it."""
+    params = service((declared, np.nan), slo_signal=signal, slo_ms=1000.0)
+    state, values = initial_state(1, 1, forecaster=False), []
+    for tick, share in enumerate([0.3, *shares]):
+        samples = measured(params, 1e6 + INTERVAL * tick, load, [4, 0], (20.0, np.nan), usage=np.nan, p95=1000 * share)
+        state = sense(params, state, samples)
+        _, state = observe(params, state, samples, CONTRACT)
+        values.append(state.belief[0, 0] / declared)
+    return np.array(values[1:])
+
+
+OF_TOKENS = [LatencySignal.FIRST_TOKEN, LatencySignal.OUTPUT_TOKEN]
+
+
+@pytest.mark.parametrize("signal", OF_TOKENS)
+def test_low_latency_of_a_model_server_raises_its_belief_up_to_a_quarter_above_the_declared_capacity(signal):
+    values = by_latency(signal, [0.3] * 60, load=30.0)
+    assert values[4] == pytest.approx(np.exp(5 * INTERVAL * 4 / 3600), rel=1e-3)
+    assert values[-1] == pytest.approx(1.25, rel=0.02)
+    assert by_latency(signal, [0.3] * 60, load=20.0)[-1] == 1.0, "a quarter of the load says nothing"
+    assert by_latency(LatencySignal.END_TO_END, [0.3] * 60)[-1] == 1.0
+
+
+@pytest.mark.parametrize("signal", OF_TOKENS)
+def test_near_misses_hold_a_model_server_where_one_interval_in_three_has_them(signal):
+    held = by_latency(signal, [1.0, 0.3, 0.3] * 20)
+    assert np.ptp(held[2::3]) < 0.1
+    assert by_latency(signal, [1.0, 0.8] * 20)[-1] < 0.8
+    lowered = by_latency(signal, [1.0] * 8 + [0.3] * 20)
+    requests = by_latency(LatencySignal.END_TO_END, [1.0] * 8 + [0.3] * 20)
+    assert lowered[7] < 0.9
+    assert lowered[-1] > 1.0
+    assert requests[-1] < requests[7] + 0.03, "a belief about requests is given back over hours"
 
 
 readings = st.one_of(st.just(np.nan), st.floats(0, 1e4), st.just(np.inf))

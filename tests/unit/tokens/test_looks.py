@@ -11,6 +11,7 @@ from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.looks import Looks, percentile
 from rlscaler_rl.simulation.tokens.servers import SERVERS
 from rlscaler_rl.simulation.tokens.services import Services, drawn_requests
+from rlscaler_rl.simulation.tokens.state import FIRST_BUCKETS, TOKEN_BUCKETS
 
 
 def seen(rate: float, seconds: int = 120) -> tuple[TokenLevel, Looks]:
@@ -41,6 +42,34 @@ def test_no_look_yet_is_no_load_of_zero() -> None:
     _, looks = seen(1.0, 0)
     assert np.isnan(looks.value("tokens")[0])
     assert np.isnan(looks.near()[0])
+
+
+@pytest.mark.parametrize(
+    ("first", "token", "objective", "worse"),
+    [
+        (0.02, 0.2, 0.15, 0.1975 / 0.15),
+        (0.02, None, 0.15, None),
+        (5.0, None, 0.15, 4.875 / 2.5),
+        (None, 0.06, 0.15, None),
+        (None, 0.2, 0.15, 0.1975 / 0.15),
+        (0.02, None, np.inf, 0.0195 / 2.5),
+    ],
+)
+def test_one_latency_alone_stands_for_both_only_above_its_objective(
+    first: float | None, token: float | None, objective: float, worse: float | None
+) -> None:
+    services = Services.of([SERVERS["8b-l40s"]], token_seconds=objective)
+    level = TokenLevel(services, drawn_requests([np.zeros(60)], [np.tile(only("short"), (60, 1))], [1]))
+    looks = Looks(level, np.array([[1.0, 3.0]]))
+    level.advance(5.0)
+    for value, counts, bounds in (
+        (first, level.fleet.first_seen, FIRST_BUCKETS),
+        (token, level.fleet.token_seen, TOKEN_BUCKETS),
+    ):
+        if value is not None:
+            counts[0, np.searchsorted(bounds, value)] = 10
+    looks.look()
+    np.testing.assert_allclose(looks.near(), [np.nan if worse is None else worse])
 
 
 def test_a_percentile_lies_within_its_bucket_and_beyond_the_last_at_its_bound() -> None:

@@ -18,7 +18,7 @@ from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
 from rlscaler_rl.evaluation.tokens.single import mix_of
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.drawn import drawn
-from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
+from rlscaler_rl.simulation.tokens.servers import SERVERS
 
 POLICY = """
 apiVersion: rlscaler.io/v1alpha1
@@ -73,6 +73,8 @@ def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> N
     [
         ("unit: tokens, tokenWeights: {answer: 2}", "unit: requests", "capacity.unit is requests; set it to tokens"),
         ("    gpu:", "    cpu:", "keep targets.gpu alone"),
+        ("signal: ttft", "signal: tpot", "slo.signal is tpot; set it to ttft"),
+        (", signal: ttft", "", "slo.signal is endToEnd; set it to ttft"),
     ],
 )
 def test_a_policy_that_the_level_cannot_play_is_refused(
@@ -87,29 +89,46 @@ def test_a_policy_that_the_level_cannot_play_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("slo", "options", "objectives"),
-    [
-        ("", (), (2.5, 0.15)),
-        (", timePerOutputTokenMilliseconds: 60", (), (2.5, 0.06)),
-        (", timePerOutputTokenMilliseconds: 60", ("--ttft", 1, "--tpot", 0.2), (1.0, 0.2)),
-    ],
+    ("slo", "objectives"),
+    [("", (2.5, np.inf)), (", timePerOutputTokenMilliseconds: 60", (2.5, 0.06))],
 )
 def test_a_policy_is_played_by_its_own_objectives(
-    files: tuple[Path, Path],
-    monkeypatch: pytest.MonkeyPatch,
-    slo: str,
-    options: tuple[object, ...],
-    objectives: tuple[float, float],
+    files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, slo: str, objectives: tuple[float, float]
 ) -> None:
     policy, history = files
     policy.write_text(POLICY.replace("signal: ttft", f"signal: ttft{slo}"))
 
-    def load_test(server: object, mix: object, first: float, token: float) -> None:
-        raise ScenarioError(f"asked for {first}, {token}")
+    def load_test(server: object, mix: object, first: float, token: float, kinds: object) -> None:
+        raise ScenarioError(f"objectives {first}, {token}")
 
     monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_test", load_test)
-    output = invoke("simulate", policy, "--history", history, "--server", "8b-a100", *options).output
-    assert "asked for {}, {}".format(*objectives) in output
+    output = invoke("simulate", policy, "--history", history, "--server", "8b-a100").output
+    assert "objectives {}, {}".format(*objectives) in output
+
+
+def test_a_load_is_of_rates_or_of_requests(files: tuple[Path, Path]) -> None:
+    policy, load = files
+    simulate = ("simulate", policy, "--server", "8b-a100")
+    assert "choose either --history" in invoke(*simulate).output
+    assert "choose either --history" in invoke(*simulate, "--trace", load, "--history", load).output
+    assert "remove --mix" in invoke(*simulate, "--trace", load, "--mix", "code").output
+
+
+@pytest.mark.slow
+def test_a_policy_is_played_on_recorded_requests(files: tuple[Path, Path], tmp_path: Path) -> None:
+    trace, rng = tmp_path / "requests.csv", np.random.default_rng(0)
+    moments = np.datetime64("2024-01-01T00:00:00") + np.arange(0, 600_000, 500).astype("timedelta64[ms]")
+    rows = zip(moments, *rng.integers(100, 900, (2, len(moments))), strict=True)
+    text = "TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(f"{time},{p},{a}\n" for time, p, a in rows)
+    trace.write_text(text)
+    result = invoke("simulate", files[0], "--trace", trace, "--server", "8b-a100", "-o", "json")
+    assert result.exit_code == 0, result.output
+    played = json.loads(result.stdout)
+    assert played["seconds"] == 600
+    assert all(row["over_need"] > 0.5 for row in played["rows"])
+    trace.write_text(text + "2024-01-01T00:09:59.999,300000,1\n")
+    told = invoke("simulate", files[0], "--trace", trace, "--server", "8b-a100")
+    assert "needs half of the KV cache" in " ".join(told.output.split())
 
 
 @pytest.mark.parametrize("text", ["chat=0.7,cod=0.3", "chat=0", "chat=x", ""])
@@ -126,7 +145,7 @@ def test_drawn_services_are_of_all_servers_and_equal_seeds_are_equal_services() 
     assert first.requests.first[-1] != other.requests.first[-1]
     off = first.declared.capacity / first.truth.capacity
     assert ((off >= 0.75) & (off <= 1.25) & (off != 1)).all()
-    assert first.requests.kind.max() < len(KINDS)
+    assert ((first.requests.need > 0) & (first.requests.need < 100)).all()
     many = first.repeated(2)
     assert many.requests.first[4] == len(first.requests.arrived) == many.requests.first[-1] // 2
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
 
@@ -41,7 +43,7 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     """
     from rlscaler_rl.evaluation.tokens.single import mix_of, weighed
 
-    weights, usual, _ = weighed(server, mix_of(mix), first, token)
+    weights, usual, _ = weighed(server, first, token, mix_of(mix))
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
     click.echo(
         f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {weights.answer:.3g}}}, "
@@ -51,27 +53,35 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 
 @tokens.command()
 @click.argument("policy", type=PRESENT_FILE)
+@click.option("--history", type=PRESENT_FILE, help="CSV of requests/s, as `rlscaler trace import` writes it.")
 @click.option(
-    "--history", type=PRESENT_FILE, required=True, help="CSV of requests/s, as `rlscaler trace import` writes it."
+    "--trace",
+    type=PRESENT_FILE,
+    help="CSV of requests: TIMESTAMP,ContextTokens,GeneratedTokens; in place of --history.",
 )
 @_server
 @_mix
-@click.option("--ttft", "first", type=_SECONDS, help="Objective of the first token.  [default: of the policy, or 2.5]")
-@click.option("--tpot", "token", type=_SECONDS, help="Objective of a token.  [default: of the policy, or 0.15]")
 @output_option
-def simulate(
-    policy: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, output: str
-) -> None:
-    """Play the RLScalingPolicy in the file POLICY, whose unit is tokens, on a recorded load beside KEDA.
+def simulate(policy: Path, history: Path | None, trace: Path | None, server: str, mix: str, output: str) -> None:
+    """Play the RLScalingPolicy in the file POLICY on a recorded load beside KEDA; its unit is tokens, its signal ttft.
 
     \b
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat
+    rlscaler tokens simulate chat.yaml --trace requests.csv --server 8b-l40s
     """
-    from rlscaler_rl.evaluation.tokens.single import simulated
+    from rlscaler_rl.evaluation.tokens.single import of_rates, of_requests, simulated
     from rlscaler_rl.results.document import progress, show_table
 
+    if trace is not None and history is None:
+        if click.get_current_context().get_parameter_source("mix") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--trace has lengths of its own; remove --mix")
+        load = partial(of_requests, trace)
+    elif history is not None and trace is None:
+        load = partial(of_rates, history, mix)
+    else:
+        raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
     with progress(output) as tell:
-        result = simulated(policy, history, server, mix, first, token, tell)
+        result = simulated(policy, load, server, tell)
     show_table(result, result.table(), [], output)
 
 

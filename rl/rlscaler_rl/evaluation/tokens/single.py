@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +15,14 @@ from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.compare import row_of
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
+from rlscaler_rl.evaluation.tokens.recorded import read_requests
 from rlscaler_rl.evaluation.tokens.result import Comparison
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights, load_test, needs, only, weights_of
 from rlscaler_rl.simulation.tokens.episode import Demand, run
-from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
-from rlscaler_rl.simulation.tokens.services import Services, drawn_requests
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
+from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 from rlscaler_rl.workloads.recording import read_load
 
 LONGEST_SECONDS = 6 * 3600
@@ -48,23 +50,53 @@ def mix_of(text: str) -> list[float]:
     return [share / total for share in shares.values()]
 
 
-def weighed(server: str, mix: Sequence[float], first: float, token: float) -> tuple[Weights, Probe, list[Probe]]:
-    """Return the weights of a service's tokens with the load tests of its mix and of each kind of requests.
+def weighed(
+    server: str, first: float, token: float, share: Sequence[float], kinds: Sequence[Kind] = tuple(KINDS.values())
+) -> tuple[Weights, Probe, list[Probe]]:
+    """Return the weights of a service's tokens with the load tests of its mix of `kinds` and of each of KINDS.
 
     Raises EvaluationError for an objective that the server cannot keep.
     """
     try:
-        usual = load_test(SERVERS[server], mix, first, token)
+        usual = load_test(SERVERS[server], share, first, token, kinds)
         each = [load_test(SERVERS[server], only(kind), first, token) for kind in KINDS]
         return weights_of([usual, *each]), usual, each
     except ScenarioError as error:
         raise EvaluationError(str(error)) from error
 
 
-def simulated(
-    path: Path, history: Path, server: str, mix: str, first: float | None, token: float | None, tell: Progress
-) -> Comparison:
-    """Play a policy of a token service on a recorded load in requests/s, beside KEDA.
+class Load(NamedTuple):
+    """Load of one service."""
+
+    requests: Requests
+    seconds: int
+    begins: float  # requests/s in the first minute
+    weights: Weights
+    usual: Probe
+
+
+def of_rates(history: Path, mix: str, server: str, first: float, token: float) -> Load:
+    """Return a load of drawn requests of a mix, by a recording of requests/s."""
+    rate = read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
+    seconds, share = len(rate) // 5 * 5, mix_of(mix)
+    weights, usual, each = weighed(server, first, token, share)
+    need = needs(share, usual, each)
+    requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0], [need])
+    return Load(requests, seconds, float(rate[:60].mean()), weights, usual)
+
+
+def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
+    """Return a load of recorded requests, by their own moments and lengths."""
+    recorded = read_requests(trace).last(LONGEST_SECONDS)
+    weights, usual, _ = weighed(server, first, token, [1.0], [recorded.kind()])
+    seconds = (int(recorded.arrived[-1]) // 5 + 1) * 5
+    return Load(recorded.requests(weights), seconds, float((recorded.arrived < 60).sum()) / 60, weights, usual)
+
+
+def simulated(path: Path, load: Callable[[str, float, float], Load], server: str, tell: Progress) -> Comparison:
+    """Play a policy of a token service by its own objectives on a load, beside KEDA.
+
+    :param load: returns the load of a server with objectives of the first token and of each further one, in seconds.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """
@@ -74,14 +106,10 @@ def simulated(
     except ValueError as error:
         raise EvaluationError(str(error)) from error
     _check(params, path)
-    if first is None:
-        first = float(params.slo_ms[0]) / 1000 if SIGNALS[params.slo_signal[0]] == "ttft" else 2.5
-    if token is None:
-        token = (policy.spec.slo.time_per_output_token_milliseconds or 150) / 1000
-    share, rate = mix_of(mix), read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
-    seconds = len(rate) // 5 * 5
+    first = float(params.slo_ms[0]) / 1000
+    token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     tell("load tests")
-    weights, usual, each = weighed(server, share, first, token)
+    requests, seconds, begins, weights, usual = load(server, first, token)
     chosen = policy.spec.capacity.token_weights
     row = np.ones(1)
     demand = Demand(
@@ -90,10 +118,8 @@ def simulated(
         capacity=row * weights.capacity,
         per_second=row * usual.per_second,
         tokens=np.array([[usual.prompt, usual.answer]]),
-        needs=needs(share, usual, each)[None, :],
     )
-    services = _service(params, server, first, token, float(rate[:60].mean()) / usual.per_second)
-    requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0])
+    services = _service(params, server, first, token, begins / usual.per_second)
     own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]))
     entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
     results = []
@@ -101,7 +127,10 @@ def simulated(
         tell(entry.tunable.label)
         controller = entry.tunable.controller(entry.tunable.default, np.zeros((1, 1)))
         mine = params if entry is own else None
-        played = run(services, requests, controller, demand, seconds, signal=entry.signal, params=mine)
+        try:
+            played = run(services, requests, controller, demand, seconds, signal=entry.signal, params=mine)
+        except ScenarioError as error:
+            raise EvaluationError(str(error)) from error
         results.append((entry, played.result))
     rows = [row_of(entry, entry.tunable.default, result, results[0][1], seconds) for entry, result in results]
     rows[0] = rows[0].model_copy(update={"label": f"policy {policy.metadata.name}"})
@@ -113,6 +142,13 @@ def _check(params: Params, path: Path) -> None:
     if unit != "tokens":
         raise EvaluationError(
             f"{path}: capacity.unit is {unit}; set it to tokens, or play the policy with `rlscaler simulate`"
+        )
+    signal = SIGNALS[params.slo_signal[0]]
+    if signal != "ttft":
+        # Requests are judged by the first token and the further ones, and the policy has to see the same.
+        raise EvaluationError(
+            f"{path}: slo.signal is {signal}; set it to ttft, with the objective of the first token in "
+            "slo.latencyMilliseconds and that of each further one in slo.timePerOutputTokenMilliseconds"
         )
     if not params.present[0, GPU] or params.present[0].all():
         raise EvaluationError(f"{path}: targets: the token level plays one pool; keep targets.gpu alone")

@@ -14,7 +14,7 @@ import numpy as np
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.level import TokenLevel
-from rlscaler_rl.simulation.tokens.servers import KINDS, Server
+from rlscaler_rl.simulation.tokens.servers import KINDS, Kind, Server
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 
 TEST_SECONDS, WARM_SECONDS = 420, 120
@@ -58,9 +58,13 @@ def late(level: TokenLevel) -> np.ndarray:
 
 
 def load_test(
-    server: Server, share: Sequence[float], first_seconds: float, token_seconds: float, seed: int = 0
+    server: Server,
+    share: Sequence[float],
+    first_seconds: float,
+    token_seconds: float,
+    kinds: Sequence[Kind] = tuple(KINDS.values()),
 ) -> Probe:
-    """Test one warm replica under rising loads of one mix, shares of KINDS in order.
+    """Test one warm replica under rising loads of one mix, shares of `kinds` in order.
 
     The objective is that of `Services`.
 
@@ -75,12 +79,12 @@ def load_test(
             initial=1,
             max_replicas=1,
             retries=0,
-            seed=seed,
             patience=max(600.0, 2 * first_seconds),
             first_seconds=first_seconds,
             token_seconds=token_seconds,
         )
-        requests = drawn_requests([np.full(TEST_SECONDS, rate) for rate in rates], [mix] * TESTS, [seed] * TESTS)
+        load = [np.full(TEST_SECONDS, rate) for rate in rates]
+        requests = drawn_requests(load, [mix] * TESTS, [0] * TESTS, kinds=kinds)
         level = TokenLevel(services, requests)
         level.advance(TEST_SECONDS)
         missed, counts = late(level), requests.arrived >= WARM_SECONDS

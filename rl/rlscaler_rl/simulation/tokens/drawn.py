@@ -95,13 +95,13 @@ def drawn(count: int, seconds: int, seed: int, wrong: float = WRONG) -> World:
         answer_weight=np.array([weight.answer for weight in weights]),
         capacity=np.array([weight.capacity for weight in weights]),
         per_second=usual,
-        needs=np.stack([needs(mix.tolist(), tested[0], tested[1:]) for mix, tested in zip(mixes, tests, strict=True)]),
         tokens=np.array([[tested[0].prompt, tested[0].answer] for tested in tests]),
     )
     off = np.exp(rng.uniform(np.log(1 - wrong), np.log(1 + wrong), count))
     declared = replace(truth, capacity=truth.capacity * off, per_second=truth.per_second * off)
     shares = list(kinds / kinds.sum(axis=2, keepdims=True))
-    requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)])
+    each = [needs(mix.tolist(), tested[0], tested[1:]) for mix, tested in zip(mixes, tests, strict=True)]
+    requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
     return World(tuple(names), services, requests, truth, declared, seconds)
 
 

@@ -37,7 +37,6 @@ class Demand(Rows):
     capacity: Float  # (N,) weighted tokens/s of a replica
     per_second: Float  # (N,) requests/s of a replica, of the usual mix
     tokens: Float  # (N, 2) mean of a prompt and of an answer
-    needs: Float  # (N, KINDS) replica-seconds that a request of each kind takes
 
 
 @dataclass(slots=True)
@@ -112,7 +111,7 @@ def run(
     looks = Looks(
         level,
         np.stack([demand.prompt_weight, demand.answer_weight], axis=1),
-        demand.needs * demand.per_second[:, None] if signal == "mix" else None,
+        demand.per_second if signal == "mix" else None,
         usage,
     )
     tick = _actor(looks, params, controller, signal) if hasattr(controller, "probabilities") else None
@@ -128,7 +127,7 @@ def run(
         level.scale(np.clip(desired[:, GPU], services.min_replicas, services.max_replicas))
         level.advance(LOOK_SECONDS)
     ledger.check(level)
-    return TokenRun(_result(level, demand), level)
+    return TokenRun(_result(level), level)
 
 
 def _actor(looks: Looks, params: Params, actor: ActorLike, signal: Signal) -> Any:
@@ -145,16 +144,16 @@ def _actor(looks: Looks, params: Params, actor: ActorLike, signal: Signal) -> An
     return tick
 
 
-def _result(level: TokenLevel, demand: Demand) -> TokenResult:
+def _result(level: TokenLevel) -> TokenResult:
     requests, fleet = level.requests, level.fleet
     came = requests.arrived < level.time
     missed = late(level) & came
     waited = np.where(np.isnan(fleet.first), np.where(came, level.time - requests.arrived, np.nan), fleet.first)
     columns: dict[str, list[float]] = {name: [] for name in ("need", "late", "first_p95", "token_p95", "count")}
-    for n, (a, b) in enumerate(zip(requests.first[:-1], requests.first[1:], strict=True)):
+    for a, b in zip(requests.first[:-1], requests.first[1:], strict=True):
         here = came[a:b]
         count = max(int(here.sum()), 1)
-        columns["need"].append(float(demand.needs[n][requests.kind[a:b][here]].sum()))
+        columns["need"].append(float(requests.need[a:b][here].sum()))
         columns["late"].append(100 * float(missed[a:b].sum()) / count)
         columns["first_p95"].append(_p95(waited[a:b][here]))
         columns["token_p95"].append(_p95(fleet.token[a:b]))

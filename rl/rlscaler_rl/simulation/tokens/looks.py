@@ -43,19 +43,19 @@ class Counters(NamedTuple):
     running: Float
     first: Float  # (N, ...) as in Fleet
     token: Float
-    work: Float  # arrived requests, each weighed by its kind
+    work: Float  # arrived requests, each weighed by its need; NaN: not read
 
 
-def counters(level: TokenLevel, needs: Float | None) -> Counters:
-    """Read the services; `needs` (N, KINDS) are the weights of a request of each kind."""
+def counters(level: TokenLevel, per_second: Float | None) -> Counters:
+    """Read the services; `per_second` (N,) usual requests a replica carries, the unit of the work."""
     fleet, requests = level.fleet, level.requests
     service, pod = fleet.service, fleet.pod
     waiting = pod["waiting"].sum(axis=1).astype(np.float64)
     running = (pod["running"] + pod["joining"] + (pod["partial"] >= 0)).sum(axis=1).astype(np.float64)
-    work = np.zeros(len(service))
-    if needs is not None:
+    work = np.full(len(service), np.nan)
+    if per_second is not None:
         for n, (begin, end) in enumerate(zip(requests.first[:-1], service["next"], strict=True)):
-            work[n] = needs[n][requests.kind[begin:end]].sum()
+            work[n] = per_second[n] * requests.need[begin:end].sum()
     return Counters(
         time=level.time,
         attempts=service["attempts"].copy(),
@@ -73,16 +73,16 @@ def counters(level: TokenLevel, needs: Float | None) -> Counters:
 class Looks:
     """The looks of the last ten minutes at N services."""
 
-    def __init__(self, level: TokenLevel, weights: Float, needs: Float | None = None, usage: bool = True) -> None:
+    def __init__(self, level: TokenLevel, weights: Float, per_second: Float | None = None, usage: bool = True) -> None:
         """`weights` (N, 2) are those of a token of a prompt and of an answer; without `usage` the utilization is not
         known."""
-        self.level, self.weights, self.needs, self.uses = level, weights, needs, usage
-        self._seen: deque[Counters] = deque([counters(level, needs)])
+        self.level, self.weights, self.per_second, self.uses = level, weights, per_second, usage
+        self._seen: deque[Counters] = deque([counters(level, per_second)])
 
     def look(self) -> None:
         """Read all counters, once every `LOOK_SECONDS`."""
         if self.level.time > self._seen[-1].time:
-            self._seen.append(counters(self.level, self.needs))
+            self._seen.append(counters(self.level, self.per_second))
         while self._seen[-1].time - self._seen[0].time > MEAN_SECONDS:
             self._seen.popleft()
 
@@ -128,11 +128,16 @@ class Looks:
         return np.where(over > 0, self._weighted(now, before) / np.where(over > 0, over, 1.0), np.nan)
 
     def near(self) -> Float:
-        """(N,) the larger of the 95th percentiles of TTFT and TPOT, each over its objective; NaN: no answers."""
+        """(N,) the larger of the 95th percentiles of TTFT and TPOT, each over its objective.
+
+        Where one of them is not known so is the larger one, unless the other is above its own, as in the operator.
+        """
         now, before, services = self._seen[-1], self._before(WINDOW_SECONDS), self.level.services
         first = percentile(now.first - before.first, FIRST_BUCKETS) / services.first_seconds
         token = percentile(now.token - before.token, TOKEN_BUCKETS) / services.token_seconds
-        return np.fmax(first, token)
+        token = np.where(np.isinf(services.token_seconds), 0.0, token)
+        larger = np.fmax(first, token)
+        return np.where((np.isfinite(first) & np.isfinite(token)) | (larger > 1), larger, np.nan)
 
     def usage(self) -> Float:
         """(N,) percent of the KV cache of the ready replicas; 100 of one of which a tenth of the requests waits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from rlscaler_core.decision.types import Float, Int, Rows
 from rlscaler_rl.simulation.scenario import ScenarioError
-from rlscaler_rl.simulation.tokens.servers import KINDS, MOST_ANSWER, MOST_PROMPT, Server
+from rlscaler_rl.simulation.tokens.servers import KINDS, MOST_ANSWER, MOST_PROMPT, Kind, Server
 
 LEAST_LOADED, ROUND_ROBIN = 0, 1
 """Routing: to the replica with the fewest requests that run or wait, or in turn."""
@@ -24,7 +25,7 @@ class Requests(NamedTuple):
     prompt: Int  # (M,) tokens
     answer: Int  # (M,) tokens
     cached: Float  # (M,) share of the prompt that a warm cache has
-    kind: Int  # (M,) position in KINDS
+    need: Float  # (M,) replica-seconds that a request takes; NaN: not known
 
 
 @dataclass(slots=True)
@@ -41,7 +42,7 @@ class Services(Rows):
     sequences: Int  # (N,)
     warm: Float  # (N,) requests after which 63 % of what a warm prefix cache has is cached
     first_seconds: Float  # (N,) objective of the time to the first token
-    token_seconds: Float  # (N,) objective of the time per output token
+    token_seconds: Float  # (N,) objective of the time per output token; infinite: none
     patience: Float  # (N,) seconds until a client without a first token gives up
     retries: Int  # (N,) times that it tries again
     retry_seconds: Float  # (N,) after which
@@ -144,14 +145,18 @@ def checked(requests: Requests, services: Services) -> Requests:
 
 
 def drawn_requests(
-    rates: list[Float], shares: list[Float], seeds: list[int], lengths: list[Float] | None = None
+    rates: list[Float],
+    shares: list[Float],
+    seeds: list[int],
+    needs: Sequence[Float] | None = None,
+    kinds: Sequence[Kind] = tuple(KINDS.values()),
 ) -> Requests:
-    """Requests of each service: a Poisson process of `rates` (T,) requests/s with kinds by `shares` (T, kinds).
+    """Requests of each service: a Poisson process of `rates` (T,) requests/s with `kinds` by `shares` (T, kinds).
 
-    `lengths` (T,) are factors on the lengths of prompts and answers, which drift; None: there are none.
+    `needs` (kinds,) of each service are the replica-seconds of a request of each kind.
     """
     parts = []
-    table = [np.array([getattr(kind, name) for kind in KINDS.values()]) for name in _LENGTHS]
+    table = [np.array([getattr(kind, name) for kind in kinds]) for name in _LENGTHS]
     for row, (rate, share, seed) in enumerate(zip(rates, shares, seeds, strict=True)):
         rng = np.random.default_rng([seed, 11])
         counts = rng.poisson(rate)
@@ -160,16 +165,15 @@ def drawn_requests(
         second = arrived.astype(np.int64)
         chance = np.cumsum(share, axis=1)[second]
         kind = (rng.random(len(second))[:, None] * chance[:, -1:] > chance).sum(axis=1)
-        scale = 1.0 if lengths is None else lengths[row][second]
-        prompt = table[0][kind] * np.exp(table[2][kind] * rng.standard_normal(len(kind))) * scale
-        answer = table[1][kind] * np.exp(table[3][kind] * rng.standard_normal(len(kind))) * scale
+        prompt = table[0][kind] * np.exp(table[2][kind] * rng.standard_normal(len(kind)))
+        answer = table[1][kind] * np.exp(table[3][kind] * rng.standard_normal(len(kind)))
         parts.append(
             (
                 arrived,
                 np.clip(np.rint(prompt), 1, MOST_PROMPT).astype(np.int32),
                 np.clip(np.rint(answer), 1, MOST_ANSWER).astype(np.int32),
                 table[4][kind],
-                kind.astype(np.int32),
+                np.full(len(kind), np.nan) if needs is None else needs[row][kind],
             )
         )
     first = np.concatenate([[0], np.cumsum([len(part[0]) for part in parts])]).astype(np.int64)

@@ -1,0 +1,82 @@
+"""Recorded requests of a model server: read from a log, and played by their own moments and lengths."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens.recorded import read_requests
+from rlscaler_rl.evaluation.tokens.single import of_requests
+from rlscaler_rl.simulation.tokens.demand import Probe, Weights
+
+HEADER = "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+ROWS = "2023-11-16 18:17:04.0000000,300,8\n2023-11-16 18:17:03.5000000,100,2\n2023-11-16 18:17:05.5000000,900,32\n"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "requests.csv"
+    path.write_text(HEADER + ROWS)
+    return path
+
+
+def test_requests_are_in_order_of_arrival_with_their_own_lengths(trace: Path) -> None:
+    recorded = read_requests(trace)
+    np.testing.assert_allclose(recorded.arrived, [0.0, 0.5, 2.0])
+    assert recorded.prompt.tolist() == [100, 300, 900]
+    assert recorded.answer.tolist() == [2, 8, 32]
+    last = recorded.last(1)
+    assert (last.arrived.tolist(), last.prompt.tolist()) == ([1.0], [900])
+    kind = recorded.kind()
+    assert (kind.prompt, kind.answer, kind.cached) == (pytest.approx(300), pytest.approx(8), 0.0)
+    assert kind.answer_spread == pytest.approx(np.log([2, 8, 32]).std())
+
+
+def test_the_need_of_a_request_is_that_of_its_weighted_tokens(trace: Path) -> None:
+    requests = read_requests(trace).requests(Weights(1.0, 50.0, 1000.0))
+    np.testing.assert_allclose(requests.need, [0.2, 0.7, 2.5])
+    assert requests.first.tolist() == [0, 3]
+
+
+def test_a_zone_counts_and_no_zone_is_utc(tmp_path: Path) -> None:
+    path = tmp_path / "zones.csv"
+    path.write_text(HEADER + "2023-11-16T18:00:01Z,1,1\n2023-11-16 18:00:00,1,1\n2023-11-16T19:00:03+01:00,1,1\n")
+    assert read_requests(path).arrived.tolist() == [0.0, 1.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time,ContextTokens,GeneratedTokens\n", "no column TIMESTAMP; the first line has to name TIMESTAMP, "),
+        ("", "no column TIMESTAMP, ContextTokens, GeneratedTokens"),
+        (HEADER + "2023-11-16 18:17:03,5,5\n", "1 requests; a load needs at least two"),
+        (HEADER + ROWS + "2023-11-16 18:17:09,10,0\n", "line 5: GeneratedTokens '0' is no whole number"),
+        (HEADER + "2023-11-16 18:17:09,-4,1\n" + ROWS, "line 2: ContextTokens '-4' is no whole number"),
+        (HEADER + ROWS + "2023-11-16 18:17:09,1.5,1\n", "ContextTokens '1.5' is no whole number"),
+        (HEADER + ROWS + "2023-11-16 18:17:09,10\n", "GeneratedTokens '' is no whole number"),
+        (HEADER + ROWS + "soon,10,1\n", "line 5: TIMESTAMP 'soon' is no time such as"),
+    ],
+)
+def test_a_wrong_log_is_refused_with_its_line_and_column(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "wrong.csv"
+    path.write_text(text)
+    with pytest.raises(EvaluationError) as error:
+        read_requests(path)
+    assert f"{path}" in str(error.value)
+    assert told in str(error.value)
+
+
+def test_a_load_of_recorded_requests_lasts_until_the_last_one_has_come(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "rlscaler_rl.evaluation.tokens.single.load_test",
+        lambda server, share, first, token, kinds=None: Probe(2.0, 300.0, 8.0) if kinds else Probe(1.0, *share[:2]),
+    )
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.weights_of", lambda tests: Weights(1.0, 2.0, tests[0][0]))
+    load = of_requests(trace, "8b-a100", 2.5, 0.15)
+    assert (load.seconds, load.begins, load.usual.per_second) == (5, 3 / 60, 2.0)
+    np.testing.assert_allclose(load.requests.need, [52.0, 158.0, 482.0])
