@@ -34,7 +34,6 @@ from rlscaler_core.decision.evidence import (
 )
 from rlscaler_core.decision.tables import arrivals_known
 from rlscaler_core.decision.types import BELIEF, Bool, Float, Params, Samples, State, both, either, total
-from rlscaler_core.decision.units import LatencySignal
 
 REACH = 10.0
 """Factor up to which the belief may leave a declared capacity, in both directions."""
@@ -225,19 +224,18 @@ def _by_lateness(params: Params, belief: Float, seen: Look) -> Float:
     may_be_late = ~seen.idle | both(seen.idle)[:, None]
     lies = late[:, None] & (raised | (seen.busy[:, None] & may_be_late))
     belief[:, VARIANCE] = np.where(lies, np.maximum(belief[:, VARIANCE], FIRST**2 / 2), belief[:, VARIANCE])
-    of_tokens = params.slo_signal != LatencySignal.END_TO_END
-    near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0) * np.where(of_tokens, TOKEN_MISSES, MISSES)
+    near = np.clip((latency - NEAR) / (1 - NEAR), 0.0, 1.0) * np.where(seen.of_tokens, TOKEN_MISSES, MISSES)
     # Where utilization says that replicas have room, a slow dependency is late: more replicas would not help.
     misses = np.where(seen.blind & unexplained & ~drains, np.nan_to_num(near), 0.0)
     down = np.where(lies, OVERLOAD, np.where(may_be_late, misses[:, None], 0.0))
     # Low latency alone gives back what near misses took. That a replica carries more than declared takes utilization,
     # unless the objective is on tokens: a server that refuses what is too much answers the rest in time, however full
     # it is.
-    top = belief[:, DECLARED] * np.where(of_tokens, TOKEN_RISE, 1.0)[:, None]
+    top = belief[:, DECLARED] * np.where(seen.of_tokens, TOKEN_RISE, 1.0)[:, None]
     below = either(params.present & ((belief[:, VALUE] < top) | np.isnan(top)))
-    loaded = belief[:, PRESSURE] > np.where(of_tokens, TOKEN_LOADED, LOADED)
+    loaded = belief[:, PRESSURE] > np.where(seen.of_tokens, TOKEN_LOADED, LOADED)
     eased = seen.blind & ~seen.doubtful & informed & loaded & below & (latency < AT_EASE)
-    up = np.where(eased, np.where(of_tokens, TOKEN_EASE, EASE), 0.0)
+    up = np.where(eased, np.where(seen.of_tokens, TOKEN_EASE, EASE), 0.0)
     return np.asarray((up[:, None] - down) * seen.elapsed[:, None], np.float64)
 
 

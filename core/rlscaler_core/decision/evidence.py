@@ -2,7 +2,8 @@
 
 The load over the work in use, ready replicas * believed capacity * utilization, says how far the belief is off. Where
 the traffic follows the weights each pool is measured by itself. Utilization says nothing where a pool is full, where it
-is missing, and where it was seen not to follow the load, as that of a GPU under continuous batching. Pure.
+is missing, where the objective is on tokens, and where it was seen not to follow the load, as that of a GPU under
+continuous batching. Pure.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from rlscaler_core.decision.action import WHOLE
 from rlscaler_core.decision.floor import HPA_TOLERANCE, pool_utilization
 from rlscaler_core.decision.tables import known
 from rlscaler_core.decision.types import GPU, Bool, Float, Params, Samples, State, both, either, total
+from rlscaler_core.decision.units import LatencySignal
 
 VALUE, VARIANCE, COVARIANCE, DECLARED = slice(0, 2), slice(2, 4), 4, slice(5, 7)
 RATE, READY, NOTED, MOVED, PRESSURE = 7, slice(8, 10), 10, 11, 12
@@ -69,6 +71,7 @@ class Look(NamedTuple):
     """Evidence of one action interval."""
 
     elapsed: Float  # (N,) seconds since the last one
+    of_tokens: Bool  # (N,) the objective is on the first or on each further token
     measured: list[Measurement]
     latency: Float  # (N,) 95th percentile over the objective; NaN = not known
     blind: Bool  # (N,) utilization says nothing, now and in general
@@ -85,7 +88,9 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
     window = np.maximum(params.usage_seconds, params.window_seconds)
     here = params.present & (belief[:, READY] > 0.05)
     signals = known(params, samples)
-    used = pool_utilization(samples, signals) / 100
+    # A model server may be full with a nearly empty KV cache, and a single sequence keeps its GPU busy.
+    of_tokens = params.slo_signal != LatencySignal.END_TO_END
+    used = np.where(of_tokens[:, None], np.nan, pool_utilization(samples, signals) / 100)
     latency = np.where(signals[:, 4] & (samples.arrival_rate > 0), samples.p95_ms / params.slo_ms, np.nan)
     rate, ready = belief[:, RATE], np.where(here, belief[:, READY], 0.0)
     # The first look only begins to watch: a belief from nothing needs two.
@@ -134,6 +139,7 @@ def look(params: Params, state: State, belief: Float, samples: Samples) -> Look:
     blind = ~all_usable | suspect | ((mean_used < UNUSED) & (load > 0.3))
     return Look(
         elapsed,
+        of_tokens,
         measured,
         latency,
         blind & (elapsed > 0),

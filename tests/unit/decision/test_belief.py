@@ -202,12 +202,12 @@ def test_a_queue_that_drains_lowers_nothing():
     assert under(92.0, [9000.0] * 14)[-1] < 0.8 * drains[0]
 
 
-def by_latency(signal, shares, load=60.0, declared=20.0):
+def by_latency(signal, shares, load=60.0, declared=20.0, usage=np.nan):
     """The belief over the declared capacity of four GPU replicas after an interval with each p95, in shares of it."""
     params = service((declared, np.nan), slo_signal=signal, slo_ms=1000.0)
     state, values = initial_state(1, 1, forecaster=False), []
     for tick, share in enumerate([0.3, *shares]):
-        samples = measured(params, 1e6 + INTERVAL * tick, load, [4, 0], (20.0, np.nan), usage=np.nan, p95=1000 * share)
+        samples = measured(params, 1e6 + INTERVAL * tick, load, [4, 0], (20.0, np.nan), usage=usage, p95=1000 * share)
         state = sense(params, state, samples)
         _, state = observe(params, state, samples, CONTRACT)
         values.append(state.belief[0, 0] / declared)
@@ -236,6 +236,15 @@ def test_near_misses_hold_a_model_server_where_one_interval_in_three_has_them(si
     assert lowered[7] < 0.9
     assert lowered[-1] > 1.0
     assert requests[-1] < requests[7] + 0.03, "a belief about requests is given back over hours"
+
+
+@pytest.mark.parametrize("usage", [1.0, 30.0, 100.0])
+def test_the_utilization_of_a_model_server_moves_no_belief(usage):
+    shares = [1.0] * 4 + [0.3] * 8
+    for signal in OF_TOKENS:
+        np.testing.assert_array_equal(by_latency(signal, shares, usage=usage), by_latency(signal, shares))
+    requests = LatencySignal.END_TO_END
+    assert (by_latency(requests, shares, usage=30.0) != by_latency(requests, shares)).any()
 
 
 readings = st.one_of(st.just(np.nan), st.floats(0, 1e4), st.just(np.inf))

@@ -28,7 +28,7 @@ def played(entry: Entry, points: Sequence[Point], world: World) -> TokenResult:
         demand = plain(demand)
     controller = entry.tunable.controllers(points, np.zeros((1, 1)), len(world.services))
     given = (many.services, many.requests, controller, demand, world.seconds)
-    return run(*given, signal=entry.signal, learns=entry.learns, usage=entry.usage).result
+    return run(*given, signal=entry.signal, learns=entry.learns).result
 
 
 def tuned(entry: Entry, world: World, trials: int) -> Point:

@@ -35,9 +35,6 @@ class Entry:
     tunable: Tunable
     signal: Signal
     learns: bool = False
-    usage: bool = True
-    """The usage of the KV cache is the utilization of the replicas, as the preset of vLLM has it."""
-
     plain: bool = False
     """Tokens of prompts and answers count alike."""
 
@@ -69,8 +66,7 @@ def _keda(name: str, label: str, signal: Signal, default: float, low: float, hig
 
 
 ENTRIES: tuple[Entry, ...] = (
-    _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True, usage=False),
-    _rule("usage", "rule, weighted tokens, capacity by KV usage too", "tokens", learns=True),
+    _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True),
     _rule("declared", "rule, weighted tokens, declared capacity", "tokens"),
     _rule("plain", "rule, plain tokens", "tokens", plain=True),
     _rule("requests", "rule, requests/s", "requests"),

@@ -94,7 +94,6 @@ def run(
     *,
     signal: Signal = "tokens",
     learns: bool = True,
-    usage: bool = True,
     params: Params | None = None,
 ) -> TokenRun:
     """Play services for some seconds.
@@ -102,7 +101,6 @@ def run(
     :param controller: an actor, which acts through `decide` as in the operator, or a contender
         (`baselines.contender`), which is called at every look and has no shield. Either sees the signal as its load.
     :param learns: the capacity of a replica is a first guess that measurements correct.
-    :param usage: the usage of the KV cache is told as the utilization of the replicas.
     :param params: of policies that are written already, in place of `params_of`.
     :raises LedgerError: the counters contradict one another.
     """
@@ -112,7 +110,6 @@ def run(
         level,
         np.stack([demand.prompt_weight, demand.answer_weight], axis=1),
         demand.per_second if signal == "mix" else None,
-        usage,
     )
     tick = _actor(looks, params, controller, signal) if hasattr(controller, "probabilities") else None
     rng, state = np.random.default_rng(0), initial_state(len(services), 1, forecaster=False)

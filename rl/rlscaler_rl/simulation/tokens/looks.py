@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from rlscaler_core.decision.tables import make_samples
-from rlscaler_core.decision.types import SIGNALS, Float, Samples
+from rlscaler_core.decision.types import Float, Samples
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.state import FIRST_BUCKETS, READY, STARTING, TOKEN_BUCKETS
 
@@ -47,7 +47,7 @@ class Counters(NamedTuple):
 
 
 def counters(level: TokenLevel, per_second: Float | None) -> Counters:
-    """Read the services; `per_second` (N,) usual requests a replica carries, the unit of the work."""
+    """Read the services; `per_second` (N,) is the usual capacity of a replica, by which needs become requests."""
     fleet, requests = level.fleet, level.requests
     service, pod = fleet.service, fleet.pod
     waiting = pod["waiting"].sum(axis=1).astype(np.float64)
@@ -73,10 +73,9 @@ def counters(level: TokenLevel, per_second: Float | None) -> Counters:
 class Looks:
     """The looks of the last ten minutes at N services."""
 
-    def __init__(self, level: TokenLevel, weights: Float, per_second: Float | None = None, usage: bool = True) -> None:
-        """`weights` (N, 2) are those of a token of a prompt and of an answer; without `usage` the utilization is not
-        known."""
-        self.level, self.weights, self.per_second, self.uses = level, weights, per_second, usage
+    def __init__(self, level: TokenLevel, weights: Float, per_second: Float | None = None) -> None:
+        """`weights` (N, 2) are those of a token of a prompt and of an answer."""
+        self.level, self.weights, self.per_second = level, weights, per_second
         self._seen: deque[Counters] = deque([counters(level, per_second)])
 
     def look(self) -> None:
@@ -161,15 +160,13 @@ class Looks:
             len(services),
             time=self.level.time,
             arrival_rate=value,
-            gpu_utilization=self.usage() if self.uses else np.nan,
+            gpu_utilization=self.usage(),
             p95_ms=1000 * services.first_seconds * near,
             spec_replicas=np.stack([self.level.fleet.service["target"], none], axis=1),
             ready_replicas=np.stack([ready, none], axis=1),
             pending_seconds=np.stack([np.maximum(self.level.time - oldest, 0.0), none], axis=1),
             stuck_replicas=0,
         )
-        if not self.uses:
-            samples.age_seconds[:, SIGNALS.index("gpu_utilization")] = np.inf
         samples.pending_seconds[~np.isfinite(samples.pending_seconds)] = 0.0
         return samples
 
