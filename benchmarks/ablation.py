@@ -2,11 +2,11 @@
 
     python benchmarks/ablation.py --without days --out rl/without_days
     python benchmarks/headroom.py --model bundled --model rl/without_days
-    rlscaler days --days 1 --model bundled --model rl/without_days
+    rlscaler days --days 1 --model rl/without_days
 
 `lasting`: an action is added to the rule's replicas for one interval. `errors`: every replica has the capacity that is
 declared, for ever. `days`: the rule beneath knows the last three minutes of load. `observations`: the actor sees
-neither its headroom nor the near misses, the two numbers that the third contract has in place of memory and variance.
+neither its headroom nor the near misses, the two numbers that the fourth contract has in place of memory and variance.
 """
 
 from __future__ import annotations
