@@ -28,7 +28,10 @@ LAYMAN = (
 def model_card(table: DayTable, policy: str, manifest: Manifest) -> list[str]:
     """Return the model card of one network of the table as lines of Markdown."""
     lost = list(_lost(table, policy))
-    none_lost = f"On no load is it more than {ALLOWED_PERCENT:g} % above the rule or an untuned autoscaler."
+    none_lost = (
+        f"On no load is it more than {ALLOWED_PERCENT:g} % above the rule or an untuned autoscaler,"
+        " in the mean of its plays; single plays may be."
+    )
     return [
         f"# Model card: {manifest.name}",
         "",
