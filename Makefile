@@ -152,9 +152,12 @@ rl-test: $(STAMP) ## Tests of everything that learning is made of, the simulator
 rl-tune: $(STAMP) ## Tune every contender on the tune parts; what is tuned already is kept
 	$(BIN)/rlscaler tune $(ARGS)
 
+# The bundled network is made of five seeds; any choice of one's own trains one network.
+TRAIN_SEEDS = $(if $(FOR)$(CONFIG)$(ARGS)$(filter-out sim,$(ENV)),,--seeds 1,2,3,4,5)
+
 .PHONY: rl-train
 rl-train: $(STAMP) ## Train the default policy (ENV, CONFIG, ARGS="--seed 1 --steps 1000000"), or FOR=policy.yaml HISTORY=load.csv
-	$(BIN)/rlscaler train $(FOR_OPTIONS) $(MODEL_OPTION) $(RL_OPTIONS)
+	$(BIN)/rlscaler train $(FOR_OPTIONS) $(MODEL_OPTION) $(TRAIN_SEEDS) $(RL_OPTIONS)
 
 .PHONY: rl-publish
 rl-publish: $(STAMP) ## Put the policy of FOLDER= into a ConfigMap (ARGS="--apply --name chat-policy")

@@ -32,7 +32,7 @@ ROUTERS = ("least_loaded", "random", "round_robin", "power_of_two", "central")
 @click.option("--seed", type=click.IntRange(0), help="Seeds the scenarios, the networks and the sampled actions.")
 @click.option("--config", type=PRESENT_FILE, help="JSON file with the parts `environment` and `agent`.")
 @click.option("--out", type=FOLDER, callback=writable, help="Result folder; rl/training_YYYYMMDD_HHMMSS by default.")
-@click.option("--seeds", help="Several seeds side by side, such as 1,2,3,4,5; the best by validation is exported.")
+@click.option("--seeds", help="Several seeds side by side, such as 1,2,3,4,5, and one network made of them.")
 @click.option(
     "--ray",
     "address",

@@ -1,4 +1,4 @@
-"""The same training with several seeds side by side, and the best of them by validation."""
+"""The same training with several seeds side by side, and one network that answers as their mean does."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def train_seeds(
     resume: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[SeedResult]:
-    """Train into folder/seed_N, write seeds.json and copy the best seed's network into the folder.
+    """Train into folder/seed_N, distil the seeds into folder/distilled, write seeds.json, and copy the network with the
+    least J in validation into the folder.
 
     A seed that fails is reported and does not stop the others. Raises ConfigError for a training that cannot be begun
     or resumed, TrainingError where every seed failed.
@@ -96,7 +97,7 @@ def train_seeds(
             results = _run(ray, config, seeds, folder, address, token, say)
     finally:
         (folder / TOKEN).unlink(missing_ok=True)
-    _finish(folder, results)
+    _finish(folder, config, results, say)
     return results
 
 
@@ -203,16 +204,26 @@ def _unpack(folder: Path, files: dict[str, bytes]) -> None:
         write_atomically(folder / Path(name).name, content)
 
 
-def _finish(folder: Path, results: list[SeedResult]) -> None:
+def _finish(folder: Path, config: TrainingConfig, results: list[SeedResult], say: Callable[[str], None]) -> None:
     rows = [asdict(result) for result in results]
     good = [result for result in results if not result.error]
     if not good:
         raise TrainingError(f"{folder}: every seed failed; the first: {results[0].error}")
     body = {"seeds": rows, "mean": _over(good, statistics.fmean), "std": _over(good, _std)}
     best = min(good, key=lambda result: result.j)
-    write_atomically(folder / "seeds.json", json.dumps(body | {"best": best.seed}, indent=1) + "\n")
-    for name in BEST:
-        write_atomically(folder / name, (folder / f"seed_{best.seed}" / name).read_bytes())
+    chosen, name = f"seed_{best.seed}", str(best.seed)
+    if len(good) > 1:
+        from rlscaler_rl.training.distil import DISTILLED, distil
+
+        say(f"one network of {len(good)} seeds")
+        figures = distil(folder, config, [result.seed for result in good], best.seed)
+        body[DISTILLED] = figures
+        say(f"{DISTILLED}: J {figures['j']:.3f}")
+        if figures["j"] <= best.j:
+            chosen = name = DISTILLED
+    write_atomically(folder / "seeds.json", json.dumps(body | {"best": name}, indent=1) + "\n")
+    for file in BEST:
+        write_atomically(folder / file, (folder / chosen / file).read_bytes())
 
 
 def _over(results: list[SeedResult], function: Callable[[Iterable[float]], float]) -> dict[str, float]:

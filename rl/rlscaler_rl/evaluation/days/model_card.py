@@ -125,7 +125,13 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
     training = manifest.training
     yield "sha256", manifest.digest
     yield "input", f"{manifest.stack_size} stacked observations of contract {manifest.contract_version}"
-    yield "training", f"{training.steps:,} steps to the best validation, seed {training.seed}, {training.date}"
+    seeds = (training.model_extra or {}).get("seeds")
+    made = (
+        f"seeds {', '.join(map(str, seeds))} made into one"
+        if seeds
+        else f"to the best validation, seed {training.seed}"
+    )
+    yield "training", f"{training.steps:,} steps, {made}, {training.date}"
     yield "source", str(training.git_revision)
     yield "versions", ", ".join(f"{name} {version}" for name, version in training.versions.items())
     for part in ("environment", "agent"):
