@@ -156,7 +156,7 @@ rl-tune: $(STAMP) ## Tune every contender on the tune parts; what is tuned alrea
 TRAIN_SEEDS = $(if $(FOR)$(CONFIG)$(ARGS)$(filter-out sim,$(ENV)),,--seeds 1,2,3,4,5)
 
 .PHONY: rl-train
-rl-train: $(STAMP) ## Train the default policy (ENV, CONFIG, ARGS="--seed 1 --steps 1000000"), or FOR=policy.yaml HISTORY=load.csv
+rl-train: $(STAMP) ## Train as the bundled network was: five seeds made into one (ARGS="--seed 1": one; CONFIG, ENV), or FOR=policy.yaml HISTORY=load.csv
 	$(BIN)/rlscaler train $(FOR_OPTIONS) $(MODEL_OPTION) $(TRAIN_SEEDS) $(RL_OPTIONS)
 
 .PHONY: rl-publish

@@ -75,8 +75,7 @@ def train_seeds(
     resume: bool = False,
     say: Callable[[str], None] = print,
 ) -> list[SeedResult]:
-    """Train into folder/seed_N, distil the seeds into folder/distilled, write seeds.json, and copy the network with the
-    least J in validation into the folder.
+    """Train into folder/seed_N, write seeds.json, and make one network of the seeds in folder/distilled and the folder.
 
     A seed that fails is reported and does not stop the others. Raises ConfigError for a training that cannot be begun
     or resumed, TrainingError where every seed failed.
@@ -210,18 +209,16 @@ def _finish(folder: Path, config: TrainingConfig, results: list[SeedResult], say
     if not good:
         raise TrainingError(f"{folder}: every seed failed; the first: {results[0].error}")
     body = {"seeds": rows, "mean": _over(good, statistics.fmean), "std": _over(good, _std)}
-    best = min(good, key=lambda result: result.j)
-    chosen, name = f"seed_{best.seed}", str(best.seed)
+    best = min(good, key=lambda result: result.j).seed
+    chosen = f"seed_{best}"
     if len(good) > 1:
         from rlscaler_rl.training.distil import DISTILLED, distil
 
         say(f"one network of {len(good)} seeds")
-        figures = distil(folder, config, [result.seed for result in good], best.seed)
-        body[DISTILLED] = figures
-        say(f"{DISTILLED}: J {figures['j']:.3f}")
-        if figures["j"] <= best.j:
-            chosen = name = DISTILLED
-    write_atomically(folder / "seeds.json", json.dumps(body | {"best": name}, indent=1) + "\n")
+        body[DISTILLED] = distil(folder, config, [result.seed for result in good], best)
+        # Not the better one in validation: that choice would be by chance again, and the mean is what chance leaves.
+        chosen = DISTILLED
+    write_atomically(folder / "seeds.json", json.dumps(body | {"best": best}, indent=1) + "\n")
     for file in BEST:
         write_atomically(folder / file, (folder / chosen / file).read_bytes())
 

@@ -141,12 +141,12 @@ def test_seeds_survive_a_killed_worker_and_become_one_network(tmp_path, config):
     assert [outcome.steps for outcome in outcomes] == [config.agent.steps] * 2
     assert said[0].startswith("seed 1: best J")
     body = json.loads((tmp_path / "seeds.json").read_text())
-    js = {str(outcome.seed): outcome.j for outcome in outcomes} | {"distilled": body["distilled"]["j"]}
-    assert js[body["best"]] == min(js.values())
-    chosen = "distilled" if body["best"] == "distilled" else f"seed_{body['best']}"
-    assert (tmp_path / "policy.onnx").read_bytes() == (tmp_path / chosen / "policy.onnx").read_bytes()
+    best = min(outcomes, key=lambda outcome: outcome.j)
+    assert body["best"] == best.seed
+    made = tmp_path / "distilled"
+    assert (tmp_path / "policy.onnx").read_bytes() == (made / "policy.onnx").read_bytes()
     manifest = Manifest.load(tmp_path / "manifest.json")
-    assert manifest == Manifest.load(tmp_path / chosen / "manifest.json")
+    assert manifest == Manifest.load(made / "manifest.json")
     Actor.load(tmp_path / "policy.onnx", manifest)
     assert "std" in seeds.table(outcomes)
     with pytest.raises(ConfigError, match="--resume"):
