@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from rlscaler_core.decision.joint import worst_latency
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.sensing.subject import TOKEN_SIGNALS
 
@@ -11,22 +14,18 @@ from rlscaler_operator.sensing.subject import TOKEN_SIGNALS
 def worse_of(latencies: Sequence[Reading], objectives: tuple[float, float]) -> Reading:
     """Return the worse of the latencies of `TOKEN_SIGNALS`, each in share of its objective.
 
-    The value is in milliseconds of the first objective, and above it where either latency is above its own. Where one
-    of them is unknown so is the worse one, unless the other is above its objective.
+    The value is in milliseconds of the first objective, and above it where either latency is above its own.
     """
-    scaled = [
-        reading._replace(value=reading.value * objectives[0] / objective)
-        for reading, objective in zip(latencies, objectives, strict=True)
-    ]
-    missing = [(signal, each) for signal, each in zip(TOKEN_SIGNALS, scaled, strict=True) if not each.known]
-    may_lower = not missing and all(each.may_lower for each in scaled)
-    # Whatever the other latency is, one above its objective is overload, which has to raise replicas. Of two the
-    # younger counts: a stale one would hide it.
-    if late := [reading for reading in scaled if reading.known and reading.value > objectives[0]]:
-        return min(late, key=lambda reading: (reading.age_seconds, -reading.value))._replace(may_lower=may_lower)
-    if not missing:
-        age = max(reading.age_seconds for reading in scaled)
-        return max(scaled, key=lambda reading: reading.value)._replace(age_seconds=age, may_lower=may_lower)
-    # Below its objective one latency does not stand for both: a renamed histogram would pass for a fast server.
-    signal, unknown = missing[0]
-    return unknown if len(missing) > 1 else unknown._replace(message=f"{signal}: {unknown.message}")
+    shares = np.array([reading.value for reading in latencies]) / objectives
+    ages = [reading.age_seconds for reading in latencies]
+    worst = int(worst_latency(shares[None], np.array([ages]))[0])
+    missing = [(signal, each) for signal, each in zip(TOKEN_SIGNALS, latencies, strict=True) if not each.known]
+    if worst < 0:
+        signal, unknown = missing[0]
+        return unknown if len(missing) > 1 else unknown._replace(message=f"{signal}: {unknown.message}")
+    return latencies[worst]._replace(
+        value=float(shares[worst] * objectives[0]),
+        # In time by both is as old as the older one; the age of another latency is no doubt about a late one.
+        age_seconds=ages[worst] if shares[worst] > 1 else max(ages),
+        may_lower=not missing and all(each.may_lower for each in latencies),
+    )

@@ -45,31 +45,18 @@ def test_no_look_yet_is_no_load_of_zero() -> None:
 
 
 @pytest.mark.parametrize(
-    ("first", "token", "objective", "worse"),
-    [
-        (0.02, 0.2, 0.15, 0.1975 / 0.15),
-        (0.02, None, 0.15, None),
-        (5.0, None, 0.15, 4.875 / 2.5),
-        (None, 0.06, 0.15, None),
-        (None, 0.2, 0.15, 0.1975 / 0.15),
-        (0.02, None, np.inf, 0.0195 / 2.5),
-    ],
+    ("answered", "objective", "worse"),
+    [(0, 0.15, np.nan), (0, 0.01, 2.425), (9, 0.15, 0.02425 / 0.15), (9, np.inf, 0.0078)],
 )
-def test_one_latency_alone_stands_for_both_only_above_its_objective(
-    first: float | None, token: float | None, objective: float, worse: float | None
-) -> None:
+def test_the_worse_latency_is_in_share_of_its_objective(answered: int, objective: float, worse: float) -> None:
     services = Services.of([SERVERS["8b-l40s"]], token_seconds=objective)
     level = TokenLevel(services, drawn_requests([np.zeros(60)], [np.tile(only("short"), (60, 1))], [1]))
     looks = Looks(level, np.array([[1.0, 3.0]]))
     level.advance(5.0)
-    for value, counts, bounds in (
-        (first, level.fleet.first_seen, FIRST_BUCKETS),
-        (token, level.fleet.token_seen, TOKEN_BUCKETS),
-    ):
-        if value is not None:
-            counts[0, np.searchsorted(bounds, value)] = 10
+    level.fleet.first_seen[0, np.searchsorted(FIRST_BUCKETS, 0.02)] = answered
+    level.fleet.token_seen[0, np.searchsorted(TOKEN_BUCKETS, 0.02)] = 9
     looks.look()
-    np.testing.assert_allclose(looks.near(), [np.nan if worse is None else worse])
+    np.testing.assert_allclose(looks.near(), [worse])
 
 
 def test_a_percentile_lies_within_its_bucket_and_beyond_the_last_at_its_bound() -> None:

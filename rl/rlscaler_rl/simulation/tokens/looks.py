@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from rlscaler_core.decision.joint import worst_latency
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import Float, Samples
 from rlscaler_rl.simulation.tokens.level import TokenLevel
@@ -127,16 +128,14 @@ class Looks:
         return np.where(over > 0, self._weighted(now, before) / np.where(over > 0, over, 1.0), np.nan)
 
     def near(self) -> Float:
-        """(N,) the larger of the 95th percentiles of TTFT and TPOT, each over its objective.
-
-        Where one of them is not known so is the larger one, unless the other is above its own, as in the operator.
-        """
+        """(N,) the worse of the 95th percentiles of TTFT and TPOT, each over its objective, as in the operator."""
         now, before, services = self._seen[-1], self._before(WINDOW_SECONDS), self.level.services
         first = percentile(now.first - before.first, FIRST_BUCKETS) / services.first_seconds
         token = percentile(now.token - before.token, TOKEN_BUCKETS) / services.token_seconds
         token = np.where(np.isinf(services.token_seconds), 0.0, token)
-        larger = np.fmax(first, token)
-        return np.where((np.isfinite(first) & np.isfinite(token)) | (larger > 1), larger, np.nan)
+        shares = np.stack([first, token], axis=1)
+        worst = worst_latency(shares)
+        return np.where(worst >= 0, shares[np.arange(len(shares)), worst], np.nan)
 
     def usage(self) -> Float:
         """(N,) percent of the KV cache of the ready replicas; 100 of one of which a tenth of the requests waits."""
