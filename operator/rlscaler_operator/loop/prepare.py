@@ -37,7 +37,7 @@ from rlscaler_operator.sensing.streams import Stream, Streams
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.shadow.shadows import Shadows, params_and_actor
 from rlscaler_operator.state.clock import unix
-from rlscaler_operator.state.error_budget import is_of, restore_slo
+from rlscaler_operator.state.error_budget import counted_by, restore_slo
 from rlscaler_operator.state.ownership import turned_off
 from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.refusals import within
@@ -165,7 +165,7 @@ class Preparer:
                 restore_forecaster(state, written.forecaster)
         except ForecasterStateError as error:
             log.warning("%s/%s: %s", *policy.key, error)
-        if written.slo is not None and is_of(written.slo, policy.spec.slo):
+        if written.slo is not None and counted_by(written.slo) == counted_by(policy.spec.slo):
             restore_slo(state, written.slo)
         restore_capacity(state, params, written.capacity, now)
         restore_headroom(state, written.headroom, None if written.model is None else written.model.digest)

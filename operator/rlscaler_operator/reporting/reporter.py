@@ -34,7 +34,7 @@ from rlscaler_operator.sensing.measure import missing_signals
 from rlscaler_operator.settings import Settings
 from rlscaler_operator.state import status
 from rlscaler_operator.state.clock import unix_now
-from rlscaler_operator.state.error_budget import is_of, slo_status
+from rlscaler_operator.state.error_budget import counted_by, slo_status
 from rlscaler_operator.state.findings import Findings, update
 from rlscaler_operator.state.pod_sizes import status_of
 from rlscaler_operator.state.policy import Policy
@@ -297,7 +297,7 @@ def _kept_slo(policy: Policy, outcome: Outcome, now: float) -> SLOStatus | None:
     """
     report, slo = policy.report, policy.spec.slo
     before = report.slo
-    edited = before is not None and (before.objective != slo.objective or not is_of(before, slo))
+    edited = before is not None and (before.objective != slo.objective or counted_by(before) != counted_by(slo))
     if before is None or edited or now - report.slo_at >= FORECASTER_SECONDS:
         report.slo = slo_status(outcome.entry.params, outcome.state, policy.decision.actor, policy.spec)
         report.slo_at = now

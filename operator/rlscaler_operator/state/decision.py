@@ -16,6 +16,7 @@ from rlscaler_operator.exceptions import ModelUnavailableError
 from rlscaler_operator.sensing.measure import Readings, nothing_measured
 from rlscaler_operator.sensing.results import Reading
 from rlscaler_operator.sensing.streams import Stream
+from rlscaler_operator.state.error_budget import counted_by, forget_count
 from rlscaler_operator.state.pod_sizes import Sizing
 
 
@@ -69,16 +70,17 @@ class DecisionState:
     """Flags, placement and weights of the last decision."""
 
     def count_in(self, load: str, slo: SLO) -> bool:
-        """Begin anew where the unit of the load, its weights or the kind of latency changes; return whether it does.
+        """Note the unit of the load, its weights and the latencies with an objective; return whether they changed.
 
-        A load of 20 requests/s and one of 20,000 tokens/s have nothing to say about each other.
+        Another load or kind of latency begins anew: 20 requests/s have nothing to say about 20,000 tokens/s. Another
+        objective of a second latency drops the counts of late requests alone.
         """
-        counted_in = load, slo.signal, slo.time_per_output_token_milliseconds
-        changed = self.counted_in not in (None, counted_in)
-        if changed:
-            self.state = None
-        self.counted_in = counted_in
-        return changed
+        before, now = self.counted_in, (load, *counted_by(slo))
+        self.counted_in = now
+        if before is None or before == now:
+            return False
+        self.state = forget_count(self.state) if self.state is not None and before[:2] == now[:2] else None
+        return True
 
     def nothing_there(self) -> None:
         """Forget state and readings while a Deployment does not exist: deciding begins anew once it does."""

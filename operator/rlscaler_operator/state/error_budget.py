@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import numpy as np
@@ -14,6 +15,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.error_budget import HIGHEST_FACTOR, LOWEST_FACTOR, budget_left, price_factor
 from rlscaler_core.decision.rule import rule_under
 from rlscaler_core.decision.types import Params, State
+from rlscaler_core.decision.units import SignalName
 
 
 def left(state: State, objective_percent: float) -> float:
@@ -49,10 +51,21 @@ def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec
     )
 
 
-def is_of(written: SLOStatus, slo: SLO) -> bool:
-    """Return whether late requests were counted by the latencies that have an objective in `slo`."""
-    of_token = written.time_per_output_token_milliseconds == slo.time_per_output_token_milliseconds
-    return written.signal == slo.signal and of_token
+def counted_by(slo: SLO | SLOStatus) -> tuple[SignalName, int | None]:
+    """Return the latency that `latencyMilliseconds` bounds, and the objective of a second one: what is late by them."""
+    return slo.signal, slo.time_per_output_token_milliseconds
+
+
+def forget_count(state: State) -> State:
+    """Return the state without the requests that were counted; the factor on the price of lateness stays."""
+    none = np.full_like(state.counted_time, np.nan)
+    return replace(
+        state,
+        counted_requests=np.zeros_like(none),
+        counted_late=np.zeros_like(none),
+        counted_time=none,
+        counted_slo_ms=none,
+    )
 
 
 def restore_slo(state: State, written: SLOStatus | None) -> None:

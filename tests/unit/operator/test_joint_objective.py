@@ -237,13 +237,17 @@ async def test_preflight_names_the_histogram_without_a_bucket_at_its_objective(p
     assert renamed["buckets"] == fine["buckets"]
 
 
-async def test_an_edited_objective_begins_anew_and_takes_no_count_over(world):
+async def test_an_edited_objective_takes_no_count_over_and_keeps_what_does_not_depend_on_it(world):
     await edited(world, metrics={"preset": "vllm"}, slo={"latencyMilliseconds": 2500, "signal": "ttft"})
     for token_ms in (150, 100):
+        known = np.isfinite(world.policy.decision.state.rate_value).sum()
         world.policy.late.windows.append((1000.0, 400.0, 2500))
         await edited(world, slo=SLO | {"timePerOutputTokenMilliseconds": token_ms})
+        state = world.policy.decision.state
         assert world.policy.late.windows == []
-        assert np.isnan(world.policy.decision.state.counted_time[0])
+        assert (state.counted_requests[0], state.counted_late[0]) == (0, 0)
+        assert np.isnan(state.counted_time[0])
+        assert np.isfinite(state.rate_value).sum() == known + 1 > 1
     world.policy.late.windows.append((1000.0, 400.0, 2500))
     await world.tick()
     assert world.policy.decision.state.counted_late[0] == 400, "without an edit the count is taken"
