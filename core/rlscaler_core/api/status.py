@@ -190,7 +190,7 @@ class SLOStatus(Reported):
     """`slo.objective`, which the budget is of."""
     budget_left: float | None = None
     """% of the budget that is left, below 0 where it is overspent; absent where the objective allows fewer than five
-    late requests of those counted."""
+    late requests of those counted, and where none was counted for ten minutes though some may arrive: see `time`."""
     late_price: Annotated[float, Field(ge=0)] | None = None
     """Replicas of the dearer pool that one percent of late requests is worth now; absent for a model that does not go
     by it."""

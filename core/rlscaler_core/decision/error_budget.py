@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from rlscaler_core.decision.tables import arrivals_known
 from rlscaler_core.decision.types import Bool, Float, Params, Samples, State
 
 MEMORY_SECONDS = 15 * 86400.0
@@ -31,7 +32,8 @@ SECONDS_TO_HALVE, SECONDS_TO_DOUBLE = 86400.0, 6 * 3600.0
 """The least time in which the factor falls to half, and in which it grows to twice: it saves sooner than it spends."""
 
 LONGEST_SECONDS = 600.0
-"""A longer gap between two counts moves the factor no further than this one."""
+"""A longer gap between two counts moves the factor no further than this one, and where requests may have arrived in it
+the share of the error budget that is left is not known."""
 
 
 def count(params: Params, state: State, samples: Samples) -> State:
@@ -71,6 +73,16 @@ def budget_left(requests: Float, late: Float, objective: Float) -> Float:
     with np.errstate(invalid="ignore", divide="ignore"):
         allowed = (1 - objective) * requests
         return np.where(allowed >= LEAST_ALLOWED, 1 - late / allowed, np.nan)
+
+
+def budget_left_now(params: Params, state: State, samples: Samples, objective: Float) -> Float:
+    """Return `budget_left` (N,); NaN also where none was counted for `LONGEST_SECONDS` though requests may arrive.
+
+    Answers that take longer are counted when the first of them is over, or never where a histogram is missing.
+    """
+    idle = arrivals_known(params, samples) & (samples.arrival_rate == 0)
+    counted = idle | (samples.time - state.counted_time <= LONGEST_SECONDS)
+    return np.where(counted, budget_left(state.counted_requests, state.counted_late, objective), np.nan)
 
 
 def wanted_factor(left: Float) -> Float:

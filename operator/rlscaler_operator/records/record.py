@@ -14,7 +14,6 @@ import numpy as np
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.batch import Entry, Outcome
 from rlscaler_core.decision.belief import believed
-from rlscaler_core.decision.error_budget import budget_left
 from rlscaler_core.decision.guards import STAGES
 from rlscaler_core.decision.headroom import above
 from rlscaler_core.decision.manifest import Manifest
@@ -24,7 +23,7 @@ from rlscaler_operator.actuation.apply import Applied
 from rlscaler_operator.exceptions import RecordError
 from rlscaler_operator.records.rows import Json, decode_params, decode_samples, decode_state, encode, encode_state
 from rlscaler_operator.records.rows import plain as exact
-from rlscaler_operator.state.error_budget import late_price
+from rlscaler_operator.state.error_budget import late_price, left
 from rlscaler_operator.state.status import PLACEMENTS, flag_names
 
 SCHEMA = "rlscaler.io/decision/v2"
@@ -118,8 +117,11 @@ def error_budget(outcome: Outcome) -> Json:
     Both are inputs of the decision; null where the error budget is unknown, and for an actor without such a price.
     """
     params, state = outcome.entry.params, outcome.state
-    left = budget_left(state.counted_requests, state.counted_late, params.objective)
-    return {"left": exact(left[0]), "late_price": exact(np.float64(late_price(params, state, outcome.entry.actor)))}
+    share = left(params, state, outcome.entry.samples, float(params.objective[0]))
+    return {
+        "left": exact(np.float64(share)),
+        "late_price": exact(np.float64(late_price(params, state, outcome.entry.actor))),
+    }
 
 
 def entry_of(record: Json, find: Callable[[Json], ActorLike | None]) -> Entry:

@@ -138,7 +138,7 @@ def _decided(metrics: Metrics, of: Series, policy: Policy, outcome: Outcome, dec
             of.put(metrics.pending, float(samples.pending_seconds[0, i]), pool)
             of.put(metrics.cost, float(samples.spec_replicas[0, i] * params.cost_per_hour[0, i]), pool)
             of.put(metrics.weight, int(decision.weights[0, i]), pool)
-    of.put(metrics.slo_budget_left, left(outcome.state, policy.spec.slo.objective))
+    of.put(metrics.slo_budget_left, left(params, outcome.state, samples, policy.spec.slo.objective / 100))
     of.put(metrics.late_price, late_price(params, outcome.state, policy.decision.actor))
     for guard, intervened in interventions(decision).items():
         of.add(metrics.guards, intervened, guard)

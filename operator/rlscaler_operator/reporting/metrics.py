@@ -226,7 +226,7 @@ class Metrics:
         self.slo_budget_left = gauge(
             "rlscaler_slo_budget_left_ratio",
             "Share of the late requests that the objective allows over about 30 days which is left; below 0 it is "
-            "overspent; NaN where too few requests were counted to say.",
+            "overspent; NaN where too few requests were counted to say, or none for ten minutes while some arrive.",
             LABELS,
         )
         self.headroom = gauge(

@@ -299,6 +299,7 @@ def _kept_slo(policy: Policy, outcome: Outcome, now: float) -> SLOStatus | None:
     before = report.slo
     edited = before is not None and (before.objective != slo.objective or counted_by(before) != counted_by(slo))
     if before is None or edited or now - report.slo_at >= FORECASTER_SECONDS:
-        report.slo = slo_status(outcome.entry.params, outcome.state, policy.decision.actor, policy.spec)
+        params, samples = outcome.entry.params, outcome.entry.samples
+        report.slo = slo_status(params, outcome.state, samples, policy.decision.actor, policy.spec)
         report.slo_at = now
     return report.slo

@@ -12,16 +12,15 @@ from rlscaler_core.api import Spec
 from rlscaler_core.api.spec import SLO
 from rlscaler_core.api.status import SLOStatus
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.error_budget import HIGHEST_FACTOR, LOWEST_FACTOR, budget_left, price_factor
+from rlscaler_core.decision.error_budget import HIGHEST_FACTOR, LOWEST_FACTOR, budget_left_now, price_factor
 from rlscaler_core.decision.rule import rule_under
-from rlscaler_core.decision.types import Params, State
+from rlscaler_core.decision.types import Params, Samples, State
 from rlscaler_core.decision.units import SignalName
 
 
-def left(state: State, objective_percent: float) -> float:
-    """Return the share of the error budget that is left; NaN where too few requests were counted to say."""
-    objective = np.array([objective_percent / 100])
-    return float(budget_left(state.counted_requests, state.counted_late, objective)[0])
+def left(params: Params, state: State, samples: Samples, objective: float) -> float:
+    """Return the share of the error budget of `objective` (a share) that is left; NaN where it is not known."""
+    return float(budget_left_now(params, state, samples, np.array([objective]))[0])
 
 
 def late_price(params: Params, state: State, actor: ActorLike | None) -> float:
@@ -32,11 +31,12 @@ def late_price(params: Params, state: State, actor: ActorLike | None) -> float:
     return price * float(price_factor(params, state)[0]) if price > 0 else math.nan
 
 
-def slo_status(params: Params, state: State, actor: ActorLike | None, spec: Spec) -> SLOStatus | None:
+def slo_status(params: Params, state: State, samples: Samples, actor: ActorLike | None, spec: Spec) -> SLOStatus | None:
     """Return `status.slo`; None where nothing was counted yet."""
     if math.isnan(float(state.counted_time[0])):
         return None
-    share, price = left(state, spec.slo.objective), late_price(params, state, actor)
+    share = left(params, state, samples, spec.slo.objective / 100)
+    price = late_price(params, state, actor)
     return SLOStatus(
         objective=spec.slo.objective,
         budget_left=None if math.isnan(share) else round(100 * share, 2),

@@ -20,6 +20,7 @@ from rlscaler_operator.state.error_budget import late_price, left, restore_slo, 
 from rlscaler_operator.state.registry import Registry
 from tests.unit.operator.test_objectives import measured
 
+NEVER = {"counted_requests": 0.0, "counted_late": 0.0, "counted_time": None}
 SUBJECT = Subject("ns", "chat", "uid", 3, "Auto")
 
 
@@ -57,7 +58,7 @@ def spec(policy_body):
 
 def test_the_status_says_what_is_left_and_a_successor_goes_on_from_it(spent, rule, spec):
     before = spent()
-    shown = slo_status(before.params, before.state, rule, spec())
+    shown = slo_status(before.params, before.state, before.samples, rule, spec())
     assert shown is not None
     assert (shown.budget_left, shown.late_price, shown.price_factor) == (70.0, 0.375, 0.75)
     status = json.loads(json.dumps(Status(slo=shown).to_dict()))
@@ -70,7 +71,7 @@ def test_the_status_says_what_is_left_and_a_successor_goes_on_from_it(spent, rul
 
 def test_a_status_that_someone_edited_does_not_leave_the_bounds(rule, spent, spec):
     before = spent()
-    shown = slo_status(before.params, before.state, rule, spec())
+    shown = slo_status(before.params, before.state, before.samples, rule, spec())
     assert shown is not None
     state = fresh_state(rule, (2, 2), 100.0)
     restore_slo(state, shown.model_copy(update={"price_factor": 1e9, "late": 1e9}))
@@ -80,11 +81,39 @@ def test_a_status_that_someone_edited_does_not_leave_the_bounds(rule, spent, spe
 
 def test_nothing_is_shown_before_anything_was_counted_and_no_budget_for_few_requests(entry, rule, spent, spec):
     nothing = entry(objective=0.99)
-    assert slo_status(nothing.params, nothing.state, rule, spec()) is None
-    few = slo_status(spent().params, spent().state, rule, spec(objective=99.99))
-    assert few is not None
-    assert few.budget_left is None
-    assert math.isnan(left(spent().state, 99.99))
+    assert slo_status(nothing.params, nothing.state, nothing.samples, rule, spec()) is None
+    few = spent()
+    shown = slo_status(few.params, few.state, few.samples, rule, spec(objective=99.99))
+    assert shown is not None
+    assert shown.budget_left is None
+    assert math.isnan(left(few.params, few.state, few.samples, 0.9999))
+
+
+@pytest.mark.parametrize(
+    ("age", "rate", "known"), [(500.0, 20.0, True), (700.0, 20.0, False), (700.0, np.nan, False), (700.0, 0.0, True)]
+)
+def test_without_a_count_for_ten_minutes_the_budget_is_unknown_with_its_age_unless_no_request_arrives(
+    spent, rule, spec, age, rate, known
+):
+    one = spent(time=40.0 + age, arrival_rate=rate)
+    shown = slo_status(one.params, one.state, one.samples, rule, spec())
+    assert shown is not None
+    assert (shown.budget_left, shown.time.timestamp()) == (70.0 if known else None, 40.0)
+    record = json.loads(json.dumps(line("id", 40.0 + age, SUBJECT, decide_all([one])[0], [], None, None)))
+    assert (record["error_budget"]["left"] is None) == (not known)
+    told = str(error_budget(record))
+    assert ("30 late of 10000 requests counted, the last 12 min ago." in told) == (age == 700)
+    assert told.startswith("70 % of the error budget" if known else "The error budget is not known yet: 30 late")
+    never = line(
+        "id",
+        140.0,
+        SUBJECT,
+        decide_all([entry_of(record | {"state": record["state"] | NEVER}, lambda _: rule)])[0],
+        [],
+        None,
+        None,
+    )
+    assert "not known yet: no request was counted yet." in str(error_budget(json.loads(json.dumps(never))))
 
 
 def test_a_network_has_the_price_of_the_rule_beneath_and_a_fixed_one_is_as_it_is_set(spent, rule):

@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from rlscaler_core.decision.error_budget import LONGEST_SECONDS
 from rlscaler_core.decision.exceptions import ForecasterStateError
 from rlscaler_core.decision.forecaster import outlook, rises
 from rlscaler_core.decision.forecaster.memory import LEVELS, calendar_of, recent_of
@@ -48,11 +49,16 @@ def error_budget(record: Json) -> RenderableType | None:
     if budget is None or state.get("counted_requests") is None:
         return None
     objective, price = (record.get("params") or {}).get("objective"), budget["late_price"]
-    counted = f"{state['counted_late']:.0f} late of {state['counted_requests']:.0f} requests counted"
+    counted, newest = "no request was counted yet", state["counted_time"]
+    stale = newest is None or float(record["time"]) - newest > LONGEST_SECONDS
+    if newest is not None:
+        counted = f"{state['counted_late']:.0f} late of {state['counted_requests']:.0f} requests counted"
+        counted += f", the last {(float(record['time']) - newest) / 60:.0f} min ago" if stale else ""
     if objective is None:
         text = f"The error budget steers nothing (slo.errorBudget Observe); {counted}."
     elif budget["left"] is None:
-        text = f"The error budget is not known yet: {counted}, and {100 * objective:g} % in time allows too few to say."
+        few = "" if stale else f", and {100 * objective:g} % in time allows too few to say"
+        text = f"The error budget is not known yet: {counted}{few}."
     else:
         text = f"{100 * budget['left']:.0f} % of the error budget of {100 * objective:g} % in time is left: {counted}."
     if price is not None:
