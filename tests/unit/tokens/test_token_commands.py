@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.cli import tokens
-from rlscaler_rl.evaluation.tokens.compare import compared
+from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
 from rlscaler_rl.evaluation.tokens.single import mix_of
 from rlscaler_rl.simulation.scenario import ScenarioError
@@ -98,10 +99,10 @@ def test_a_policy_is_played_by_its_own_objectives(
     policy, history = files
     policy.write_text(POLICY.replace("signal: ttft", f"signal: ttft{slo}"))
 
-    def load_test(server: object, mix: object, first: float, token: float, kinds: object) -> None:
+    def load_tests(server: object, mix: object, first: float, token: float, kinds: object) -> None:
         raise ScenarioError(f"objectives {first}, {token}")
 
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_test", load_test)
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_tests", load_tests)
     output = invoke("simulate", policy, "--history", history, "--server", "8b-a100").output
     assert "objectives {}, {}".format(*objectives) in output
 
@@ -159,7 +160,7 @@ def test_a_switch_of_the_rule_stays_one_value_where_settings_are_stacked() -> No
 @pytest.mark.slow
 def test_all_are_tuned_alike_and_judged_on_other_services() -> None:
     entries = [entry for entry in ENTRIES if entry.tunable.name in ("weighted", "waiting", "mix")]
-    result = compared(4, 600, 2, 1, lambda step: None, entries)
+    result = compared(partial(drawn_worlds, 4, 600, 1), "drawn", 2, 1, lambda step: None, entries)
     assert [row.contender for row in result.rows] == ["weighted", "waiting", "mix"]
     assert result.rows[0].behind is None
     assert result.rows[1].behind is not None

@@ -43,7 +43,7 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     """
     from rlscaler_rl.evaluation.tokens.single import mix_of, weighed
 
-    weights, usual, _ = weighed(server, first, token, mix_of(mix))
+    weights, (usual, *_) = weighed(server, first, token, mix_of(mix))
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
     click.echo(
         f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {weights.answer:.3g}}}, "
@@ -86,19 +86,45 @@ def simulate(policy: Path, history: Path | None, trace: Path | None, server: str
 
 
 @tokens.command()
-@click.option("--services", type=click.IntRange(3, 200), default=12, show_default=True, help="Drawn services.")
-@click.option("--minutes", type=click.IntRange(10, 720), default=120, show_default=True, help="Load of each.")
+@click.option(
+    "--trace",
+    type=PRESENT_FILE,
+    help="CSV of requests: TIMESTAMP,ContextTokens,GeneratedTokens; its end is played in place of drawn requests.",
+)
+@click.option(
+    "--times",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Requests for each one of --trace, as of a larger service.",
+)
+@click.option("--services", type=click.IntRange(3, 200), default=12, show_default=True, help="Services that judge.")
+@click.option("--minutes", type=click.IntRange(10, 720), default=120, show_default=True, help="Load of each, at most.")
 @click.option("--trials", type=click.IntRange(1, 500), default=24, show_default=True, help="Settings that are tried.")
 @click.option("--seed", type=click.IntRange(0, 900), default=1, show_default=True)
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/tokens"), show_default=True)
 @output_option
-def compare(services: int, minutes: int, trials: int, seed: int, out: Path, output: str) -> None:
-    """Tune autoscalers alike on drawn token services and judge them on others, with declared capacities 25 % off."""
-    from rlscaler_rl.evaluation.tokens.compare import compared
+def compare(
+    trace: Path | None, times: int, services: int, minutes: int, trials: int, seed: int, out: Path, output: str
+) -> None:
+    """Tune autoscalers alike on some token services and judge them on others, with declared capacities up to 25 % off.
+
+    With --trace settings are tuned on the earlier half of the log and judged on the later one.
+
+    \b
+    rlscaler tokens compare --trace requests.csv --times 4
+    """
+    from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
+    from rlscaler_rl.evaluation.tokens.recorded import worlds
     from rlscaler_rl.results.document import progress, show_table, write
 
+    if trace is None and times > 1:
+        raise click.UsageError("--times repeats the requests of --trace; name a log, or remove it")
+    given = (services, 60 * minutes, times, seed)
+    both = partial(drawn_worlds, services, 60 * minutes, seed) if trace is None else partial(worlds, trace, *given)
+    load = "drawn requests" if trace is None else f"{trace.name} x {times}"
     with progress(output) as tell:
-        result = compared(services, 60 * minutes, trials, seed, tell)
+        result = compared(both, load, trials, seed, tell)
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown()], out, "comparison")
     show_table(result, table, [f"{out}/comparison.json has the settings and J of each service"], output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from rlscaler_rl.evaluation.tuning.search import search
 from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.results.statistics import ratio_interval
-from rlscaler_rl.simulation.tokens.drawn import World, drawn, plain
+from rlscaler_rl.simulation.tokens.drawn import TUNED_SEED, World, drawn, plain
 from rlscaler_rl.simulation.tokens.episode import TokenResult, run
-
-TUNED_SEED = 1000
-"""Services that settings are chosen on have seeds from here on."""
 
 
 def played(entry: Entry, points: Sequence[Point], world: World) -> TokenResult:
@@ -41,21 +38,34 @@ def tuned(entry: Entry, world: World, trials: int) -> Point:
     return search(entry.tunable.space, [entry.tunable.default], j, trials)[0].point
 
 
+def drawn_worlds(services: int, seconds: int, seed: int) -> tuple[World, World]:
+    """Return services that settings are chosen on, half as many as those that judge them, and these."""
+    return drawn(max(services // 2, 2), seconds, TUNED_SEED + seed), drawn(services, seconds, seed)
+
+
 def compared(
-    services: int, seconds: int, trials: int, seed: int, tell: Progress, entries: Sequence[Entry] = ENTRIES
+    worlds: Callable[[], tuple[World, World]],
+    load: str,
+    trials: int,
+    seed: int,
+    tell: Progress,
+    entries: Sequence[Entry] = ENTRIES,
 ) -> Comparison:
-    """Tune all autoscalers alike on half as many services, and judge them on others."""
-    tell("load tests and requests are drawn")
-    # Settings are chosen on other services than those that judge them, half as many.
-    past, world = drawn(max(services // 2, 2), seconds, TUNED_SEED + seed), drawn(services, seconds, seed)
+    """Tune all autoscalers alike on the first of two worlds, and judge them on the second.
+
+    :param load: name of the requests, for people.
+    """
+    tell("load tests and requests")
+    past, world = worlds()
     results: list[tuple[Entry, Point, TokenResult]] = []
     for entry in entries:
         tell(entry.tunable.label)
         point = tuned(entry, past, trials)
         results.append((entry, point, played(entry, [point], world)))
-    rows = [row_of(entry, point, result, results[0][2], seconds) for entry, point, result in results]
+    rows = [row_of(entry, point, result, results[0][2], world.seconds) for entry, point, result in results]
+    servers = list(world.servers)
     return Comparison(
-        services=services, servers=list(world.servers), seconds=seconds, trials=trials, seed=seed, rows=rows
+        services=len(servers), servers=servers, load=load, seconds=world.seconds, trials=trials, seed=seed, rows=rows
     )
 
 

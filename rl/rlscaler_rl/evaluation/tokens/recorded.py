@@ -12,12 +12,32 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.simulation.tokens.demand import Weights
-from rlscaler_rl.simulation.tokens.servers import Kind
+from rlscaler_rl.simulation.scenario import ScenarioError
+from rlscaler_rl.simulation.tokens.demand import Probe, Weights, weights_of
+from rlscaler_rl.simulation.tokens.drawn import (
+    FIRST_SECONDS,
+    TUNED_SEED,
+    World,
+    in_turn,
+    load_tests,
+    token_objective,
+    world,
+)
+from rlscaler_rl.simulation.tokens.servers import SERVERS, Kind
 from rlscaler_rl.simulation.tokens.services import Requests
 
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 """Columns of the traces of LLM inference that Azure has published."""
+
+
+CLASSES = 16
+"""Classes of requests by the length of the prompt, in load tests."""
+
+SHORTEST_SECONDS, LEAST_REQUESTS = 600, 100
+"""Shortest half of a log that settings are tuned on or judged by, and fewest requests of it."""
+
+MOST = 1.25
+"""`maxReplicas` over the need of the busiest minute."""
 
 
 class Recorded(NamedTuple):
@@ -27,17 +47,30 @@ class Recorded(NamedTuple):
     prompt: Int  # (M,) tokens
     answer: Int  # (M,) tokens
 
-    def last(self, seconds: int) -> Recorded:
-        """Return the requests of the last seconds."""
-        begin = max(self.arrived[-1] - seconds, 0.0)
-        rows = self.arrived >= begin
+    def between(self, begin: float, end: float = np.inf) -> Recorded:
+        """Return the requests from one moment to another, whose moments then count from `begin` on."""
+        rows = (self.arrived >= begin) & (self.arrived < end)
         return Recorded(self.arrived[rows] - begin, self.prompt[rows], self.answer[rows])
 
-    def kind(self) -> Kind:
-        """Return log-normal lengths like the recorded ones, for load tests. A log tells nothing of a prefix cache."""
-        prompt, answer = np.log(self.prompt), np.log(self.answer)
-        middle = float(np.exp(np.median(prompt))), float(np.exp(np.median(answer)))
-        return Kind("recorded requests", *middle, float(prompt.std()), float(answer.std()), 0.0, "the log")
+    def last(self, seconds: int) -> Recorded:
+        """Return the requests of the last seconds."""
+        return self.between(max(self.arrived[-1] - seconds, 0.0))
+
+    def times(self, times: int) -> Recorded:
+        """Return so many requests for each one, as of a larger service: within half a second of it, with the lengths of
+        it and of those that follow."""
+        moments = np.concatenate([self.arrived + offset for offset in np.arange(times) / (2 * times)])
+        order = np.argsort(moments, kind="stable")
+        lengths = (np.concatenate([np.roll(each, -i) for i in range(times)]) for each in self[1:])
+        return Recorded(moments[order], *(each[order] for each in lengths))
+
+    def kinds(self) -> list[Kind]:
+        """Return classes of requests by the length of the prompt, equally frequent and with log-normal lengths, for
+        load tests. A log tells nothing of a prefix cache."""
+        logs = np.log([self.prompt, self.answer])
+        parts = np.array_split(np.argsort(self.prompt, kind="stable"), min(CLASSES, len(self.prompt)))
+        fits = np.array([(*np.exp(logs[:, part].mean(axis=1)), *logs[:, part].std(axis=1)) for part in parts]).tolist()
+        return [Kind("", prompt, answer, far, wide, 0.0, "the log") for prompt, answer, far, wide in fits]
 
     def requests(self, weights: Weights) -> Requests:
         """Return the requests of one service, each with a need by its weighted tokens."""
@@ -89,3 +122,68 @@ def _tokens(where: str, column: str, text: str) -> int:
             "remove the request from the log if it failed"
         )
     return tokens
+
+
+def worlds(path: Path, services: int, seconds: int, times: int, seed: int) -> tuple[World, World]:
+    """Return services that all get the requests of the end of a log: of the earlier half of it, and of the later one.
+
+    Servers come in turn, cold starts and errors of the declared capacity are drawn, and declarations go by load tests
+    of the earlier requests. `seconds` is the longest half, `times` as in `Recorded.times`.
+
+    Raises EvaluationError naming file, column and remedy.
+    """
+    log = read_requests(path).times(times).last(2 * seconds)
+    half = int(log.arrived[-1] / 2) // 5 * 5
+    if half < SHORTEST_SECONDS:
+        raise EvaluationError(
+            f"{path}: TIMESTAMP covers {log.arrived[-1] / 60:.1f} minutes; settings are tuned on the earlier half and "
+            f"judged on the later one: name a log of {2 * SHORTEST_SECONDS // 60} minutes or more"
+        )
+    longest, fits = int((log.prompt + log.answer).max()), min(server.kv_tokens for server in SERVERS.values()) // 2
+    if longest >= fits:
+        raise EvaluationError(
+            f"{path}: ContextTokens and GeneratedTokens of a request are {longest:,} together, and the server with the "
+            f"smallest KV cache takes less than {fits:,}: remove the request from the log"
+        )
+    parts = log.between(0, half), log.between(half, 2 * half)
+    if (few := min(len(part.arrived) for part in parts)) < LEAST_REQUESTS:
+        raise EvaluationError(
+            f"{path}: a half of the log has {few} requests; name a log with {LEAST_REQUESTS} or more in each half"
+        )
+    tests = [_tests(part, path) for part in parts]
+    draws = (max(services // 2, 2), TUNED_SEED + seed), (services, seed)
+    past, judged = (
+        _world(part, test, tests[0], *draw, half) for part, test, draw in zip(parts, tests, draws, strict=True)
+    )
+    return past, judged
+
+
+def _tests(part: Recorded, path: Path) -> dict[str, tuple[Probe, ...]]:
+    """Return the load tests of requests like those of a part, by server."""
+    kinds = part.kinds()
+    try:
+        return {
+            name: load_tests(name, [1.0] * len(kinds), FIRST_SECONDS, token_objective(name), kinds) for name in SERVERS
+        }
+    except ScenarioError as error:
+        raise EvaluationError(f"{path}: ContextTokens or GeneratedTokens are too many: {error}") from error
+
+
+def _world(
+    part: Recorded,
+    tests: Mapping[str, tuple[Probe, ...]],
+    known: Mapping[str, tuple[Probe, ...]],
+    services: int,
+    seed: int,
+    seconds: int,
+) -> World:
+    names = in_turn(services)
+    each = [part.requests(weights_of(tests[name]))[1:] for name in names]
+    first = np.arange(services + 1) * len(part.arrived)
+    requests = Requests(first, *(np.concatenate(columns) for columns in zip(*each, strict=True)))
+    minute = (part.arrived // 60).astype(np.int64)
+    replicas = np.array([np.bincount(minute, need) / 60 for *_, need in each])
+    sizes = replicas[:, 0], MOST * replicas.max(axis=1)
+    rng = np.random.default_rng([seed, 22])
+    own, declared = ([by[name] for name in names] for by in (tests, known))
+    return world(names, own, declared, requests, sizes, seconds, rng, seed)

@@ -53,6 +53,9 @@ class Comparison(Document):
 
     services: int
     servers: list[str]
+    load: str
+    """Name of the requests, for people."""
+
     seconds: int
     trials: int
     seed: int
@@ -60,5 +63,6 @@ class Comparison(Document):
 
     def table(self) -> Table:
         """Return the rows for a terminal or a page."""
-        title = f"{self.services} services of {len(set(self.servers))} servers, {self.seconds / 3600:g} h each"
+        servers, hours = len(set(self.servers)), self.seconds / 3600
+        title = f"{self.services} services of {servers} servers, {self.load}, {hours:.3g} h each"
         return Table.of(COLUMNS, self.rows, title)

@@ -19,7 +19,8 @@ from rlscaler_rl.evaluation.tokens.recorded import read_requests
 from rlscaler_rl.evaluation.tokens.result import Comparison
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.scenario import ScenarioError
-from rlscaler_rl.simulation.tokens.demand import Probe, Weights, load_test, needs, only, weights_of
+from rlscaler_rl.simulation.tokens.demand import Probe, Weights, needs, weights_of
+from rlscaler_rl.simulation.tokens.drawn import load_tests
 from rlscaler_rl.simulation.tokens.episode import Demand, run
 from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
@@ -52,15 +53,14 @@ def mix_of(text: str) -> list[float]:
 
 def weighed(
     server: str, first: float, token: float, share: Sequence[float], kinds: Sequence[Kind] = tuple(KINDS.values())
-) -> tuple[Weights, Probe, list[Probe]]:
-    """Return the weights of a service's tokens with the load tests of its mix of `kinds` and of each of KINDS.
+) -> tuple[Weights, tuple[Probe, ...]]:
+    """Return the weights of a service's tokens with the load tests that they are by, as in `load_tests`.
 
     Raises EvaluationError for an objective that the server cannot keep.
     """
     try:
-        usual = load_test(SERVERS[server], share, first, token, kinds)
-        each = [load_test(SERVERS[server], only(kind), first, token) for kind in KINDS]
-        return weights_of([usual, *each]), usual, each
+        tests = load_tests(server, share, first, token, kinds)
+        return weights_of(tests), tests
     except ScenarioError as error:
         raise EvaluationError(str(error)) from error
 
@@ -73,24 +73,27 @@ class Load(NamedTuple):
     begins: float  # requests/s in the first minute
     weights: Weights
     usual: Probe
+    label: str
 
 
 def of_rates(history: Path, mix: str, server: str, first: float, token: float) -> Load:
     """Return a load of drawn requests of a mix, by a recording of requests/s."""
     rate = read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds, share = len(rate) // 5 * 5, mix_of(mix)
-    weights, usual, each = weighed(server, first, token, share)
-    need = needs(share, usual, each)
+    weights, tests = weighed(server, first, token, share)
+    need = needs(share, tests[0], tests[1:])
     requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0], [need])
-    return Load(requests, seconds, float(rate[:60].mean()), weights, usual)
+    return Load(requests, seconds, float(rate[:60].mean()), weights, tests[0], history.name)
 
 
 def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
     """Return a load of recorded requests, by their own moments and lengths."""
     recorded = read_requests(trace).last(LONGEST_SECONDS)
-    weights, usual, _ = weighed(server, first, token, [1.0], [recorded.kind()])
+    kinds = recorded.kinds()
+    weights, tests = weighed(server, first, token, [1.0] * len(kinds), kinds)
     seconds = (int(recorded.arrived[-1]) // 5 + 1) * 5
-    return Load(recorded.requests(weights), seconds, float((recorded.arrived < 60).sum()) / 60, weights, usual)
+    begins = float((recorded.arrived < 60).sum()) / 60
+    return Load(recorded.requests(weights), seconds, begins, weights, tests[0], trace.name)
 
 
 def simulated(path: Path, load: Callable[[str, float, float], Load], server: str, tell: Progress) -> Comparison:
@@ -109,7 +112,7 @@ def simulated(path: Path, load: Callable[[str, float, float], Load], server: str
     first = float(params.slo_ms[0]) / 1000
     token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     tell("load tests")
-    requests, seconds, begins, weights, usual = load(server, first, token)
+    requests, seconds, begins, weights, usual, label = load(server, first, token)
     chosen = policy.spec.capacity.token_weights
     row = np.ones(1)
     demand = Demand(
@@ -134,7 +137,7 @@ def simulated(path: Path, load: Callable[[str, float, float], Load], server: str
         results.append((entry, played.result))
     rows = [row_of(entry, entry.tunable.default, result, results[0][1], seconds) for entry, result in results]
     rows[0] = rows[0].model_copy(update={"label": f"policy {policy.metadata.name}"})
-    return Comparison(services=1, servers=[server], seconds=seconds, trials=0, seed=0, rows=rows)
+    return Comparison(services=1, servers=[server], load=label, seconds=seconds, trials=0, seed=0, rows=rows)
 
 
 def _check(params: Params, path: Path) -> None:

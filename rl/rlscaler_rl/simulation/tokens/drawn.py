@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -11,7 +12,7 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.simulation import generative
 from rlscaler_rl.simulation.tokens.demand import Probe, load_test, needs, only, weights_of
 from rlscaler_rl.simulation.tokens.episode import Demand
-from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 
 GRID = 10
@@ -34,6 +35,9 @@ DRIFT, DRIFT_SECONDS = 0.6, 3600.0
 
 SURGES, SURGE, SURGE_SECONDS = 1.0, (1.5, 5.0), (300.0, 1500.0)
 """Surges of one kind an hour, by which factor, and for how long."""
+
+TUNED_SEED = 1000
+"""Services that settings are chosen on have seeds from here on."""
 
 WRONG = 0.25
 """Largest error of the declared capacity, in both directions."""
@@ -65,44 +69,77 @@ class World:
         )
 
 
-def drawn(count: int, seconds: int, seed: int, wrong: float = WRONG) -> World:
-    """Draw services, the servers in turn. `wrong`: largest error of the declared capacity."""
+def drawn(count: int, seconds: int, seed: int) -> World:
+    """Draw services and their requests."""
     rng = np.random.default_rng([seed, 21])
-    names = [list(SERVERS)[i % len(SERVERS)] for i in range(count)]
-    servers = [SERVERS[name] for name in names]
-    token = [max(LEAST_TOKEN_SECONDS, ITERATIONS * server.iteration_ms / 1000) for server in servers]
+    names = in_turn(count)
     mixes = rng.dirichlet(np.full(len(KINDS), 1.0), count)
     size = np.exp(rng.uniform(np.log(SIZES[0]), np.log(SIZES[1]), count))
-    tests = [_tested(*each) for each in zip(names, mixes, token, strict=True)]
-    usual = np.array([tested[0].per_second for tested in tests])
+    tests = [
+        load_tests(name, mix, FIRST_SECONDS, token_objective(name)) for name, mix in zip(names, mixes, strict=True)
+    ]
+    usual = np.array([test[0].per_second for test in tests])
     relative = np.clip(generative.draw(count, seconds, rng, LOADS).rate, 0.0, 2.0).astype(np.float64)
     kinds = np.stack([_kinds(mix, seconds, rng) for mix in mixes])
     rates = relative * (size * usual)[:, None] * kinds.sum(axis=2)
-    low = np.exp(rng.uniform(np.log(COLD_STARTS[0]), np.log(COLD_STARTS[1]), count))
+    shares = list(kinds / kinds.sum(axis=2, keepdims=True))
+    each = [needs(mix.tolist(), test[0], test[1:]) for mix, test in zip(mixes, tests, strict=True)]
+    requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
+    begins = size * relative[:, :60].mean(axis=1)
+    return world(names, tests, tests, requests, (begins, 2.5 * size), seconds, rng, seed)
+
+
+def world(
+    names: Sequence[str],
+    tests: Sequence[tuple[Probe, ...]],
+    known: Sequence[tuple[Probe, ...]],
+    requests: Requests,
+    sizes: tuple[Float, Float],
+    seconds: int,
+    rng: np.random.Generator,
+    seed: int,
+) -> World:
+    """Return services with drawn cold starts and errors of the declared capacity.
+
+    :param tests: load tests of each service as in `load_tests`; the declaration goes by those of `known`.
+    :param sizes: replicas (N,) that the load needs in the beginning, and at most.
+    """
+    low = np.exp(rng.uniform(np.log(COLD_STARTS[0]), np.log(COLD_STARTS[1]), len(names)))
     services = Services.of(
-        servers,
+        [SERVERS[name] for name in names],
         seed=1000 * seed,
         first_seconds=FIRST_SECONDS,
-        token_seconds=token,
+        token_seconds=[token_objective(name) for name in names],
         cold_start_low=low,
         cold_start_high=1.3 * low,
-        initial=np.ceil(1.2 * size * relative[:, :60].mean(axis=1)).clip(1),
-        max_replicas=np.ceil(2.5 * size) + 2,
+        initial=np.ceil(1.2 * sizes[0]).clip(1),
+        max_replicas=np.ceil(sizes[1]) + 2,
     )
-    weights = [weights_of(tested) for tested in tests]
-    truth = Demand(
-        prompt_weight=np.ones(count),
+    off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), len(names)))
+    declared = _demand(known)
+    declared = replace(declared, capacity=declared.capacity * off, per_second=declared.per_second * off)
+    return World(tuple(names), services, requests, _demand(tests), declared, seconds)
+
+
+def in_turn(count: int) -> list[str]:
+    """Names of the servers of so many services, the servers in turn."""
+    return [list(SERVERS)[i % len(SERVERS)] for i in range(count)]
+
+
+def token_objective(server: str) -> float:
+    """Objective of a further token in seconds."""
+    return max(LEAST_TOKEN_SECONDS, ITERATIONS * SERVERS[server].iteration_ms / 1000)
+
+
+def _demand(tests: Sequence[tuple[Probe, ...]]) -> Demand:
+    weights = [weights_of(test) for test in tests]
+    return Demand(
+        prompt_weight=np.array([weight.prompt for weight in weights]),
         answer_weight=np.array([weight.answer for weight in weights]),
         capacity=np.array([weight.capacity for weight in weights]),
-        per_second=usual,
-        tokens=np.array([[tested[0].prompt, tested[0].answer] for tested in tests]),
+        per_second=np.array([test[0].per_second for test in tests]),
+        tokens=np.array([[test[0].prompt, test[0].answer] for test in tests]),
     )
-    off = np.exp(rng.uniform(np.log(1 - wrong), np.log(1 + wrong), count))
-    declared = replace(truth, capacity=truth.capacity * off, per_second=truth.per_second * off)
-    shares = list(kinds / kinds.sum(axis=2, keepdims=True))
-    each = [needs(mix.tolist(), tested[0], tested[1:]) for mix, tested in zip(mixes, tests, strict=True)]
-    requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
-    return World(tuple(names), services, requests, truth, declared, seconds)
 
 
 def plain(demand: Demand) -> Demand:
@@ -111,15 +148,20 @@ def plain(demand: Demand) -> Demand:
     return replace(demand, answer_weight=np.ones(len(demand)), capacity=capacity)
 
 
+def load_tests(
+    server: str, share: Sequence[float], first: float, token: float, kinds: Sequence[Kind] = tuple(KINDS.values())
+) -> tuple[Probe, ...]:
+    """Return load tests of a mix, shares of `kinds` in order, and of each of KINDS alone.
+
+    Raises ScenarioError for an objective of the first or of each further token, in seconds, that the server misses
+    under any load.
+    """
+    return load_test(SERVERS[server], share, first, token, kinds), *_alone(server, first, token)
+
+
 @lru_cache(maxsize=64)
-def _alone(server: str, token: float) -> tuple[Probe, ...]:
-    return tuple(load_test(SERVERS[server], only(kind), FIRST_SECONDS, token) for kind in KINDS)
-
-
-def _tested(server: str, mix: Float, token: float) -> tuple[Probe, ...]:
-    """Load tests of a mix, and of each kind alone."""
-    usual = load_test(SERVERS[server], mix.tolist(), FIRST_SECONDS, token)
-    return usual, *_alone(server, token)
+def _alone(server: str, first: float, token: float) -> tuple[Probe, ...]:
+    return tuple(load_test(SERVERS[server], only(kind), first, token) for kind in KINDS)
 
 
 def _kinds(mix: Float, seconds: int, rng: np.random.Generator) -> Float:
