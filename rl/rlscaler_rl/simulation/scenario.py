@@ -36,6 +36,7 @@ Int = NDArray[np.int64]
 Bool = NDArray[np.bool_]
 
 GPU_COST_PER_HOUR = 2.5
+HOURS_PER_MONTH = 730.0
 
 DAY_SECONDS = 86_400
 

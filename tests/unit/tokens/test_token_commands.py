@@ -11,8 +11,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_live.cli import main
 from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens import SERVERS as NAMES
 from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
@@ -65,6 +67,8 @@ def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> N
     assert result.exit_code == 0, result.output
     rows = {row["contender"]: row for row in json.loads(result.stdout)["rows"]}
     assert set(rows) == {"weighted", "waiting", "in_flight", "kv"}
+    assert rows["weighted"]["cost_per_month"] == pytest.approx(4.1 * 730 * rows["weighted"]["replicas"], rel=1e-3)
+    assert "[" not in rows["kv"]["behind"], "one service has no interval"
     assert rows["weighted"]["label"] == "policy chat"
     assert all(0 <= row["late_percent"] <= 100 and row["over_need"] > 0.5 for row in rows.values())
 
@@ -116,7 +120,9 @@ def test_a_load_is_of_rates_or_of_requests(files: tuple[Path, Path]) -> None:
 
 
 @pytest.mark.slow
-def test_a_policy_is_played_on_recorded_requests(files: tuple[Path, Path], tmp_path: Path) -> None:
+def test_a_policy_is_played_on_recorded_requests(
+    files: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trace, rng = tmp_path / "requests.csv", np.random.default_rng(0)
     moments = np.datetime64("2024-01-01T00:00:00") + np.arange(0, 600_000, 500).astype("timedelta64[ms]")
     rows = zip(moments, *rng.integers(100, 900, (2, len(moments))), strict=True)
@@ -127,6 +133,16 @@ def test_a_policy_is_played_on_recorded_requests(files: tuple[Path, Path], tmp_p
     played = json.loads(result.stdout)
     assert played["seconds"] == 600
     assert all(row["over_need"] > 0.5 for row in played["rows"])
+    estimate = ["estimate", "--history", str(trace), "--out", str(tmp_path / "out"), "--server", "8b-a100"]
+    short = CliRunner().invoke(main, [*estimate, "--policy", str(files[0])])
+    assert "TIMESTAMP covers 10 minutes; settings are tuned on the earlier half" in " ".join(short.output.split())
+    assert "leave out --series" in CliRunner().invoke(main, estimate).output
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.SHORTEST_SECONDS", 300)
+    monkeypatch.setattr("rlscaler_rl.evaluation.days.history_cli.TRIALS", 2)
+    answer = CliRunner().invoke(main, [*estimate, "--policy", str(files[0]), "-o", "json"])
+    assert answer.exit_code == 0, answer.output
+    assert (json.loads(answer.stdout)["seconds"], json.loads(answer.stdout)["trials"]) == (300, 2)
+    assert answer.stdout == (tmp_path / "out" / "estimate.json").read_text()
     trace.write_text(text + "2024-01-01T00:09:59.999,300000,1\n")
     told = invoke("simulate", files[0], "--trace", trace, "--server", "8b-a100")
     assert "needs half of the KV cache" in " ".join(told.output.split())
@@ -141,7 +157,7 @@ def test_a_mix_of_unknown_kinds_or_shares_is_refused(text: str) -> None:
 
 def test_drawn_services_are_of_all_servers_and_equal_seeds_are_equal_services() -> None:
     first, again, other = (drawn(4, 120, seed) for seed in (3, 3, 4))
-    assert set(first.servers) == set(SERVERS)
+    assert set(first.servers) == set(SERVERS) == set(NAMES)
     np.testing.assert_array_equal(first.requests.prompt, again.requests.prompt)
     assert first.requests.first[-1] != other.requests.first[-1]
     off = first.declared.capacity / first.truth.capacity

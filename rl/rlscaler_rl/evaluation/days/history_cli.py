@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
+from rlscaler_rl.evaluation.tokens import SERVERS
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report
+
+TRIALS = 24
+"""Settings that are tried for each autoscaler of a token service."""
 
 MISSED = 3
 """Exit code of a policy that misses its objective."""
@@ -46,13 +52,23 @@ def _of_history(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--policy", type=PRESENT_FILE, help="Manifest of the RLScalingPolicy; without it the README's example service."
 )
+@click.option(
+    "--server",
+    type=click.Choice(SERVERS),
+    help="Preset of a model on a GPU for a policy in tokens; --history is a log of requests then: "
+    "TIMESTAMP,ContextTokens,GeneratedTokens.",
+)
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
 @output_option
-def estimate(policy: Path | None, out: Path, output: str, **history: Any) -> None:
+def estimate(policy: Path | None, server: str | None, out: Path, output: str, **history: Any) -> None:
     """Compare the cost of autoscalers on a recorded load: GPU-hours, money and late requests, with a picture.
 
-    Nothing is trained. Settings are tuned on the first 60 % of the history; all figures are of the rest.
+    Nothing is trained. Settings are tuned on the first 60 % of the history, with --server on half of it; all figures
+    are of the rest.
     """
+    if server is not None:
+        _of_tokens(policy, server, out, output, **history)
+        return
     from rlscaler_rl.evaluation.days import answer, judged
 
     _show(lambda progress: answer.estimated(judged.History(**history), policy, out, progress), output)
@@ -84,6 +100,23 @@ def simulate(policy: Path, hpa: Path | None, model: Path | None, out: Path, outp
     )
     if not report.in_time:
         sys.exit(MISSED)
+
+
+def _of_tokens(policy: Path | None, server: str, out: Path, output: str, path: Path, **others: Any) -> None:
+    given = click.get_current_context().get_parameter_source
+    if policy is None or any(given(name) is ParameterSource.COMMANDLINE for name in others):
+        raise click.UsageError(
+            "--server plays the policy of --policy on a log of requests: name it; leave out --series, "
+            "--days and --scrape-seconds"
+        )
+    from rlscaler_rl.evaluation.tokens.single import of_requests, simulated
+    from rlscaler_rl.results.document import progress, show_table, write
+
+    with progress(output) as tell:
+        result = simulated(policy, partial(of_requests, path), server, tell, TRIALS)
+    table = result.table()
+    write(result, [f"# {table.title}", "", *table.markdown()], out, "estimate")
+    show_table(result, table, [f"{out}/estimate.json has the settings"], output)
 
 
 def _show(play: Callable[[Callable[[str], None]], Report], output: str) -> Report:

@@ -10,8 +10,7 @@ from rlscaler_rl.evaluation.days.judged import Judged
 from rlscaler_rl.results.document import Document
 from rlscaler_rl.results.table import Table
 from rlscaler_rl.simulation.episode import Result
-
-HOURS_PER_MONTH = 730.0
+from rlscaler_rl.simulation.scenario import HOURS_PER_MONTH
 
 
 class Row(Document):

@@ -220,13 +220,16 @@ def _check_units(params: Params, where: str) -> None:
     if unit != "requests":
         raise EvaluationError(
             f"{where}.capacity.unit = {unit}: requests are simulated; in the copy that you give here, set unit "
-            "requests and perReplica to the requests/s that a replica answers"
+            f"requests and perReplica to the requests/s that a replica answers{_BY_TOKEN if unit == 'tokens' else ''}"
         )
     if signal != "endToEnd":
         raise EvaluationError(
             f"{where}.slo.signal = {signal}: whole requests are simulated; in the copy that you give here, set "
-            "endToEnd and latencyMilliseconds for it"
+            f"endToEnd and latencyMilliseconds for it{_BY_TOKEN}"
         )
+
+
+_BY_TOKEN = ", or play a log of requests by token with `rlscaler estimate --server`"
 
 
 def _check_interval(params: Params, where: str) -> None:

@@ -1,1 +1,4 @@
 """Token services: autoscalers on drawn ones, tuned alike, and single ones by a command."""
+
+SERVERS = ("8b-l40s", "8b-a100", "8b-2xa100", "70b-8xh100")
+"""Names in `simulation.tokens.servers`, whose package takes a second to import, for the help of commands."""

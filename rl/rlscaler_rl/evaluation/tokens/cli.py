@@ -9,12 +9,13 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
+from rlscaler_rl.evaluation.tokens import SERVERS
 
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
 _server = click.option(
     "--server",
-    type=click.Choice(["8b-l40s", "8b-a100", "8b-2xa100", "70b-8xh100"]),
+    type=click.Choice(SERVERS),
     required=True,
     help="Preset of a model on a GPU.",
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from rlscaler_core.decision.types import Float
+from rlscaler_core.decision.types import Float, Params
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
 from rlscaler_rl.evaluation.tokens.result import Comparison, Row
 from rlscaler_rl.evaluation.tuning.search import search
@@ -17,15 +17,15 @@ from rlscaler_rl.simulation.tokens.drawn import TUNED_SEED, World, drawn, plain
 from rlscaler_rl.simulation.tokens.episode import TokenResult, run
 
 
-def played(entry: Entry, points: Sequence[Point], world: World) -> TokenResult:
-    """Play every setting on all services, setting by setting."""
+def played(entry: Entry, points: Sequence[Point], world: World, params: Params | None = None) -> TokenResult:
+    """Play every setting on all services, setting by setting; `params` of policies that are written already."""
     many = world.repeated(len(points))
     demand = many.truth if entry.exact else many.declared
     if entry.plain:
         demand = plain(demand)
     controller = entry.tunable.controllers(points, np.zeros((1, 1)), len(world.services))
     given = (many.services, many.requests, controller, demand, world.seconds)
-    return run(*given, signal=entry.signal, learns=entry.learns).result
+    return run(*given, signal=entry.signal, learns=entry.learns, params=params).result
 
 
 def tuned(entry: Entry, world: World, trials: int) -> Point:
@@ -77,9 +77,15 @@ def row_of(entry: Entry, point: Point, result: TokenResult, first: TokenResult, 
         settings={name: round(float(value), 4) for name, value in point.items()},
         j=result.j.round(3).tolist(),
         over_need=round(float(result.over_need.mean()), 4),
+        replicas=round(float(result.replicas.mean()), 3),
         late_percent=round(float(result.late_percent.mean()), 3),
         first_p95=round(float(np.nanmean(result.first_p95)), 3),
         token_p95=round(float(np.nanmean(result.token_p95)), 4),
         starts_per_hour=round(float(result.starts.mean() * 3600 / seconds), 2),
-        behind=None if result is first else ratio_interval(result.j, first.j).shown(unit=" %"),
+        behind=None if result is first else _behind(result.j, first.j),
     )
+
+
+def _behind(j: Float, first: Float) -> str:
+    # One service has no interval.
+    return ratio_interval(j, first).shown(unit=" %") if len(j) > 1 else f"{100 * (j[0] / first[0] - 1):+.1f} %"

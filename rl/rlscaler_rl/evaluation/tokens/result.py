@@ -22,6 +22,12 @@ class Row(Document):
     over_need: float
     """Mean of replica-hours over those that the requests need."""
 
+    replicas: float
+    """Mean of billed replicas."""
+
+    cost_per_month: float | None = None
+    """In the currency of `costPerHour`, for months like the load; None on services without a price."""
+
     late_percent: float
     """Mean share beyond the objective of the first token or of the others, or without an answer."""
 
@@ -33,7 +39,7 @@ class Row(Document):
 
     starts_per_hour: float
     behind: str | None
-    """J over that of the first row, with its interval; None for that row itself."""
+    """J over that of the first row, with its interval over several services; None for that row itself."""
 
 
 COLUMNS: dict[str, Column] = {
@@ -41,6 +47,8 @@ COLUMNS: dict[str, Column] = {
     "J": lambda row: f"{fmean(row.j):.2f}",
     "against the first": lambda row: row.behind or "",
     "replica-hours over need": "{0.over_need:.2f}",
+    "replicas": "{0.replicas:.2f}",
+    "cost a month": lambda row: "" if row.cost_per_month is None else f"{row.cost_per_month:,.0f}",
     "late %": "{0.late_percent:.1f}",
     "TTFT p95 s": "{0.first_p95:.2f}",
     "TPOT p95 s": "{0.token_p95:.3f}",

@@ -13,15 +13,15 @@ from rlscaler_core.api import offline
 from rlscaler_core.decision.types import GPU, Float, Params
 from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tokens.compare import row_of
+from rlscaler_rl.evaluation.tokens.compare import played, row_of, tuned
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
-from rlscaler_rl.evaluation.tokens.recorded import read_requests
+from rlscaler_rl.evaluation.tokens.recorded import SHORTEST_SECONDS, read_requests
 from rlscaler_rl.evaluation.tokens.result import Comparison
 from rlscaler_rl.results.document import Progress
-from rlscaler_rl.simulation.scenario import ScenarioError
+from rlscaler_rl.simulation.scenario import HOURS_PER_MONTH, ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights, needs, weights_of
-from rlscaler_rl.simulation.tokens.drawn import load_tests
-from rlscaler_rl.simulation.tokens.episode import Demand, run
+from rlscaler_rl.simulation.tokens.drawn import World, load_tests
+from rlscaler_rl.simulation.tokens.episode import Demand
 from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 from rlscaler_rl.workloads.recording import read_load
@@ -70,10 +70,17 @@ class Load(NamedTuple):
 
     requests: Requests
     seconds: int
-    begins: float  # requests/s in the first minute
     weights: Weights
     usual: Probe
     label: str
+
+    def between(self, begin: int, end: int) -> Load:
+        """Return the load from one second to another."""
+        _, arrived, prompt, answer, cached, need = self.requests
+        rows = (arrived >= begin) & (arrived < end)
+        first = np.array([0, rows.sum()], np.int64)
+        requests = Requests(first, arrived[rows] - begin, prompt[rows], answer[rows], cached[rows], need[rows])
+        return self._replace(requests=requests, seconds=end - begin)
 
 
 def of_rates(history: Path, mix: str, server: str, first: float, token: float) -> Load:
@@ -83,7 +90,7 @@ def of_rates(history: Path, mix: str, server: str, first: float, token: float) -
     weights, tests = weighed(server, first, token, share)
     need = needs(share, tests[0], tests[1:])
     requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0], [need])
-    return Load(requests, seconds, float(rate[:60].mean()), weights, tests[0], history.name)
+    return Load(requests, seconds, weights, tests[0], history.name)
 
 
 def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
@@ -92,14 +99,17 @@ def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
     kinds = recorded.kinds()
     weights, tests = weighed(server, first, token, [1.0] * len(kinds), kinds)
     seconds = (int(recorded.arrived[-1]) // 5 + 1) * 5
-    begins = float((recorded.arrived < 60).sum()) / 60
-    return Load(recorded.requests(weights), seconds, begins, weights, tests[0], trace.name)
+    return Load(recorded.requests(weights), seconds, weights, tests[0], trace.name)
 
 
-def simulated(path: Path, load: Callable[[str, float, float], Load], server: str, tell: Progress) -> Comparison:
+def simulated(
+    path: Path, load: Callable[[str, float, float], Load], server: str, tell: Progress, trials: int = 0
+) -> Comparison:
     """Play a policy of a token service by its own objectives on a load, beside KEDA.
 
     :param load: returns the load of a server with objectives of the first token and of each further one, in seconds.
+    :param trials: settings that are tried for KEDA on the earlier half of the load, so that all are played on the later
+        one; 0: KEDA as guides set it up, on all of it.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """
@@ -112,7 +122,14 @@ def simulated(path: Path, load: Callable[[str, float, float], Load], server: str
     first = float(params.slo_ms[0]) / 1000
     token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     tell("load tests")
-    requests, seconds, begins, weights, usual, label = load(server, first, token)
+    whole = load(server, first, token)
+    weights, usual, half = whole.weights, whole.usual, whole.seconds // 10 * 5
+    if trials and half < SHORTEST_SECONDS:
+        raise EvaluationError(
+            f"{whole.label}: TIMESTAMP covers {whole.seconds / 60:.0f} minutes; settings are tuned on the earlier half "
+            f"and judged on the later one: name a log of {2 * SHORTEST_SECONDS // 60} minutes or more, or play it with "
+            "`rlscaler tokens simulate`"
+        )
     chosen = policy.spec.capacity.token_weights
     row = np.ones(1)
     demand = Demand(
@@ -122,22 +139,36 @@ def simulated(path: Path, load: Callable[[str, float, float], Load], server: str
         per_second=row * usual.per_second,
         tokens=np.array([[usual.prompt, usual.answer]]),
     )
-    services = _service(params, server, first, token, begins / usual.per_second)
+
+    def world(part: Load) -> World:
+        begins = float((part.requests.arrived < 60).sum()) / 60
+        services = _service(params, server, first, token, begins / usual.per_second)
+        return World((server,), services, part.requests, demand, demand, part.seconds)
+
     own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]))
     entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
-    results = []
-    for entry in entries:
-        tell(entry.tunable.label)
-        controller = entry.tunable.controller(entry.tunable.default, np.zeros((1, 1)))
-        mine = params if entry is own else None
-        try:
-            played = run(services, requests, controller, demand, seconds, signal=entry.signal, params=mine)
-        except ScenarioError as error:
-            raise EvaluationError(str(error)) from error
-        results.append((entry, played.result))
-    rows = [row_of(entry, entry.tunable.default, result, results[0][1], seconds) for entry, result in results]
+    judged, results = world(whole.between(half, 2 * half) if trials else whole), []
+    try:
+        for entry in entries:
+            tell(entry.tunable.label)
+            rival = trials and entry is not own
+            point = tuned(entry, world(whole.between(0, half)), trials) if rival else entry.tunable.default
+            mine = params if entry is own else None
+            results.append((entry, point, played(entry, [point], judged, mine)))
+    except ScenarioError as error:
+        raise EvaluationError(str(error)) from error
+    rows = [row_of(*each, results[0][2], judged.seconds) for each in results]
     rows[0] = rows[0].model_copy(update={"label": f"policy {policy.metadata.name}"})
-    return Comparison(services=1, servers=[server], load=label, seconds=seconds, trials=0, seed=0, rows=rows)
+    price = float(params.cost_per_hour[0, GPU])
+    return Comparison(
+        services=1,
+        servers=[server],
+        load=whole.label,
+        seconds=judged.seconds,
+        trials=trials,
+        seed=0,
+        rows=[row.model_copy(update={"cost_per_month": HOURS_PER_MONTH * row.replicas * price}) for row in rows],
+    )
 
 
 def _check(params: Params, path: Path) -> None:

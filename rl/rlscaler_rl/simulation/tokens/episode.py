@@ -45,6 +45,7 @@ class TokenResult(Rows):
 
     j: Float  # NEEDED * replica-hours / needed ones + LATE_WEIGHT * late percent
     over_need: Float  # replica-hours over those that the requests need
+    replicas: Float  # mean of the billed ones
     late_percent: Float  # % beyond the objective of TTFT or of TPOT, or without an answer
     requests: Float
     lost: Float  # requests whose clients gave up
@@ -156,10 +157,12 @@ def _result(level: TokenLevel) -> TokenResult:
         columns["token_p95"].append(_p95(fleet.token[a:b]))
         columns["count"].append(float(count))
     need, late_percent = np.array(columns["need"]), np.array(columns["late"])
-    over = ledger.billed(level) / np.maximum(need, 1e-9)
+    billed = ledger.billed(level)
+    over = billed / np.maximum(need, 1e-9)
     return TokenResult(
         j=NEEDED * over + LATE_WEIGHT * late_percent,
         over_need=over,
+        replicas=billed / level.time,
         late_percent=late_percent,
         requests=np.array(columns["count"]),
         lost=fleet.service["lost"].copy(),
