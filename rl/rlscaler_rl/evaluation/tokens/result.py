@@ -48,7 +48,7 @@ COLUMNS: dict[str, Column] = {
     "against the first": lambda row: row.behind or "",
     "replica-hours over need": "{0.over_need:.2f}",
     "replicas": "{0.replicas:.2f}",
-    "cost a month": lambda row: "" if row.cost_per_month is None else f"{row.cost_per_month:,.0f}",
+    "cost a month": "{0.cost_per_month:,.0f}",
     "late %": "{0.late_percent:.1f}",
     "TTFT p95 s": "{0.first_p95:.2f}",
     "TPOT p95 s": "{0.token_p95:.3f}",
@@ -73,4 +73,6 @@ class Comparison(Document):
         """Return the rows for a terminal or a page."""
         servers, hours = len(set(self.servers)), self.seconds / 3600
         title = f"{self.services} services of {servers} servers, {self.load}, {hours:.3g} h each"
-        return Table.of(COLUMNS, self.rows, title)
+        priced = any(row.cost_per_month is not None for row in self.rows)
+        columns = {name: text for name, text in COLUMNS.items() if priced or name != "cost a month"}
+        return Table.of(columns, self.rows, title)
