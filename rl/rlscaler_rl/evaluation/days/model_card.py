@@ -126,12 +126,12 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "sha256", manifest.digest
     yield "input", f"{manifest.stack_size} stacked observations of contract {manifest.contract_version}"
     seeds = (training.model_extra or {}).get("seeds")
-    made = (
+    course = (
         f"seeds {', '.join(map(str, seeds))} made into one"
         if seeds
         else f"to the best validation, seed {training.seed}"
     )
-    yield "training", f"{training.steps:,} steps, {made}, {training.date}"
+    yield "training", f"{training.steps:,} steps, {course}, {training.date}"
     yield "source", str(training.git_revision)
     yield "versions", ", ".join(f"{name} {version}" for name, version in training.versions.items())
     for part in ("environment", "agent"):
