@@ -52,7 +52,7 @@ def slo_status(params: Params, state: State, samples: Samples, actor: ActorLike 
 
 
 def counted_by(slo: SLO | SLOStatus) -> tuple[SignalName, int | None]:
-    """Return the latency that `latencyMilliseconds` bounds, and the objective of a second one, as requests are counted late by them."""
+    """Return the latency that `latencyMilliseconds` bounds and the objective of a second one."""
     return slo.signal, slo.time_per_output_token_milliseconds
 
 
