@@ -1,32 +1,21 @@
-"""test1 and test2 of the thesis on the real kube-scheduler: Deployments that come and go, and where their pods were."""
+"""test1 and test2 of the thesis: Deployments that come and go while users move, and where their pods were."""
 
 from __future__ import annotations
 
-import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
-from rlscaler_core.placement.policies import Policy
 from rlscaler_dev import markdown
-from rlscaler_dev.cluster import objects
-from rlscaler_dev.cluster.kube import KubeClient
-from rlscaler_dev.cluster.readiness import wait_until
-from rlscaler_dev.placement import testbed
 from rlscaler_dev.placement.contenders import Contender
 from rlscaler_dev.placement.users import Users
-from rlscaler_scheduler.annotations import HARD, POLICY, SOFT
-from rlscaler_scheduler.configuration import PROFILE
-from rlscaler_scheduler.objects import LATENCY
 
-NAMESPACE = "placement"
-READY_SECONDS = 120.0
-PARALLEL = 8
-"""Requests at a time."""
+LOOK_SECONDS = 2.0
+"""Longest time between two looks at the pods."""
 
 CPU_MILLI, MEMORY_MIB = 250, 64
 """Requests of each pod, as the thesis has them."""
@@ -68,59 +57,59 @@ class Course:
         return {name: fmean(row[name] for row in full) for name in full[0]} if full else {}
 
 
-def deployment(name: str, contender: Contender) -> dict[str, Any]:
-    """One pod of the thesis by the scheduler of the contender; with limits of latency for EL alone."""
-    body = testbed.pod(
-        name,
-        NAMESPACE,
-        cpu=f"{CPU_MILLI}m",
-        memory=f"{MEMORY_MIB}Mi",
-        scheduler="default-scheduler" if contender.policy is None else PROFILE,
-    )
-    limits = {SOFT[0]: f"{SOFT_MS:g}", HARD[0]: f"{HARD_MS:g}"} if contender.policy is Policy.EL else {}
-    policy = {} if contender.policy is None else {POLICY: str(contender.policy)}
-    return objects.deployment(name, NAMESPACE, body["spec"], annotations=limits | policy)
+class Bed(ABC):
+    """Nodes on which one contender after the other places pods."""
+
+    names: Sequence[str]
+    """Names of the nodes."""
+
+    @abstractmethod
+    def placing(self, contender: Contender, folder: Path) -> AbstractContextManager[None]:
+        """Return a context in which the contender places pods; none are left after it. Raises DevClusterError."""
+
+    @abstractmethod
+    def tell(self, latency_ms: Mapping[str, float]) -> None:
+        """Write the latencies of these nodes."""
+
+    @abstractmethod
+    def create(self, name: str, contender: Contender) -> None:
+        """Create a Deployment of one pod of the thesis, with limits of latency for EL alone."""
+
+    @abstractmethod
+    def delete(self, name: str) -> None:
+        """Delete a Deployment."""
+
+    @abstractmethod
+    def pods(self) -> dict[str, str | None]:
+        """Return the node of each pod by its name; None while it waits for one."""
+
+    @abstractmethod
+    def seconds(self) -> float:
+        """Return the time."""
+
+    @abstractmethod
+    def pause(self, seconds: float) -> None:
+        """Let time pass."""
 
 
-class Testbed:
-    """Nodes on a cluster whose users move, and observations of the pods on them."""
+class _Observer:
+    """Users of the nodes that move, and looks at the pods."""
 
-    def __init__(self, kube: KubeClient, count: int, seed: int) -> None:
-        self.kube, self._seed = kube, seed
-        self.names = testbed.node_names(count)
-        kube.create(objects.namespace(NAMESPACE))
-        # A run that was killed leaves its Deployments on the cluster, and a larger one its nodes.
-        _clear(kube)
-        pool = "%2C".join(f"{label}%3D{value}" for label, value in testbed.POOL.items())
-        for item in kube.get(f"/api/v1/nodes?labelSelector={pool}")["items"]:
-            if item["metadata"]["name"] not in self.names:
-                kube.delete(f"/api/v1/nodes/{item['metadata']['name']}")
-        self.begin()
-
-    def begin(self) -> None:
-        """Put the users where every contender meets them first."""
-        self._users, self._placed = Users(self.names, self._seed), dict[str, float]()
+    def __init__(self, bed: Bed, seed: int) -> None:
+        self._bed, self._users, self._placed = bed, Users(bed.names, seed), dict[str, float]()
         self._before = dict(self._users.latency_ms)
-        self.kube.apply_all(testbed.node(name, SIZE, value) for name, value in self._before.items())
+        bed.tell(self._before)
 
     def move(self) -> None:
-        """Let the users move, and write the latencies of the nodes that have changed."""
+        """Let the users move, and tell the latencies of the nodes that have changed."""
         self._before = dict(self._users.latency_ms)
-        moved = self._users.move()
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(self._tell, moved, moved.values()))
-
-    def _tell(self, name: str, latency_ms: float) -> None:
-        # A merge costs the API server a fraction of an apply, and a jump changes most nodes.
-        body = {"metadata": {"annotations": {LATENCY: str(latency_ms)}}}
-        self.kube.merge(f"/api/v1/nodes/{name}", body)
+        self._bed.tell(self._users.move())
 
     def look(self, seconds: float, course: Course) -> None:
         """Add pods, nodes in use, latency (ms), limits met and evenness of this moment to the course."""
-        pods = self.kube.get(f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
-        live = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
-        bound = {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in live if pod["spec"].get("nodeName")}
-        latency, count = self._users.latency_ms, dict.fromkeys(self.names, 0)
+        pods, names = self._bed.pods(), self._bed.names
+        bound = {pod: node for pod, node in pods.items() if node is not None}
+        latency, count = self._users.latency_ms, dict.fromkeys(names, 0)
         for pod, node in bound.items():
             count[node] += 1
             # The users may have moved between the placement and this look.
@@ -134,12 +123,12 @@ class Testbed:
             "latency_ms": latency,
         }
         for name in OF_NODES:
-            course.nodes[name].append([round(shown[name][node], 4) for node in self.names])
+            course.nodes[name].append([round(shown[name][node], 4) for node in names])
         used = sum(number > 0 for number in count.values())
         row = {
             "seconds": round(seconds, 1),
             "pods": len(bound),
-            "waiting": len(live) - len(bound),
+            "waiting": len(pods) - len(bound),
             "nodes_in_use": used,
             "pods_per_node": len(bound) / max(used, 1),
             "latency_ms": fmean(here) if here else 0.0,
@@ -155,43 +144,30 @@ def _met(latency: float) -> float:
     return 1.0 if latency <= SOFT_MS else 0.5 if latency <= HARD_MS else 0.0
 
 
-def play(
-    bed: Testbed,
-    kubeconfig: Path,
-    contender: Contender,
-    plan: Plan,
-    folder: Path,
-    say: Callable[[Course], None],
-) -> Course:
+def play(bed: Bed, contender: Contender, plan: Plan, folder: Path, say: Callable[[Course], None]) -> Course:
     """Play the plan with one contender. Every contender gets the same pods and latencies. Raises DevClusterError."""
     folder.mkdir(parents=True, exist_ok=True)
     course = Course(contender.name)
-    with ExitStack() as stack:
-        if contender.policy is not None:
-            server = testbed.Suggestions(kubeconfig, folder, *contender.options(), "--scheduler-name", PROFILE)
-            stack.callback(server.stop)
-            wait_until(server.ready, "the readiness of the suggestion server", READY_SECONDS)
-            stack.enter_context(testbed.second_scheduler(kubeconfig, server.url, folder))
-        stack.callback(_clear, bed.kube)
-        bed.begin()
-        began = time.monotonic()
+    with bed.placing(contender, folder):
+        observer, began = _Observer(bed, plan.seed), bed.seconds()
 
         def pause(seconds: float) -> None:
-            end = time.monotonic() + seconds
+            end = bed.seconds() + seconds
             while True:
-                bed.look(time.monotonic() - began, course)
+                observer.look(bed.seconds() - began, course)
                 say(course)
-                left = end - time.monotonic()
-                if left <= 0:
+                left = end - bed.seconds()
+                # A simulated clock adds up with rounding errors.
+                if left < 1e-6:
                     return
-                time.sleep(min(left, 2.0))
+                bed.pause(min(left, LOOK_SECONDS))
 
         names: list[str] = []
 
         def come() -> None:
-            bed.move()
+            observer.move()
             names.append(f"d-{len(names):03d}")
-            bed.kube.create(deployment(names[-1], contender))
+            bed.create(names[-1], contender)
 
         if plan.test == "test1":
             for _ in range(plan.repeats):
@@ -201,7 +177,7 @@ def play(
                     pause(plan.every_s)
                 pause(plan.wait_s)
                 for name in names[first:]:
-                    _delete(bed.kube, name)
+                    bed.delete(name)
                 pause(plan.every_s)
         else:
             for _ in range(plan.deployments):
@@ -209,21 +185,10 @@ def play(
                 pause(plan.every_s)
             pause(plan.wait_s)
             for oldest in range(plan.deployments * (plan.repeats - 1)):
-                _delete(bed.kube, names[oldest])
+                bed.delete(names[oldest])
                 come()
                 pause(plan.every_s)
     return course
-
-
-def _delete(kube: KubeClient, name: str) -> None:
-    kube.delete(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/{name}")
-
-
-def _clear(kube: KubeClient) -> None:
-    for item in kube.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]:
-        _delete(kube, item["metadata"]["name"])
-    gone = f"/api/v1/namespaces/{NAMESPACE}/pods"
-    wait_until(lambda: not kube.get(gone)["items"], "the end of the pods", READY_SECONDS)
 
 
 def table(courses: Sequence[Course]) -> str:

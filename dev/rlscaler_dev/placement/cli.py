@@ -1,10 +1,10 @@
-"""`rlscaler scheduler test1` and `test2`: policies beside kube-scheduler's default on the development cluster."""
+"""`rlscaler scheduler test1` and `test2`: policies beside kube-scheduler's default, on a control plane or simulated."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rlscaler_core.options import FOLDER, PRESENT_FOLDER
-from rlscaler_dev.placement.churn import Course, Plan
+from rlscaler_dev.placement.churn import Bed, Course, Plan
 
 if TYPE_CHECKING:
     from rlscaler_dev.placement.live import Live
@@ -24,42 +24,59 @@ def _run(
     names: Sequence[str],
     folders: Sequence[Path],
     out: Path,
+    simulated: bool,
     cluster_name: str,
-    seed: int,
     port: int | None,
     **settings: Any,
 ) -> None:
-    from rlscaler_dev.cluster import api
-    from rlscaler_dev.cluster.kube import KubeClient
-    from rlscaler_dev.cluster.progress import ConsoleReporter
     from rlscaler_dev.placement import churn
     from rlscaler_dev.placement.contenders import contenders
     from rlscaler_dev.placement.draw import draw, draw_nodes
     from rlscaler_dev.placement.live import Live, served
 
-    plan, live = Plan(test, seed=seed, **settings), Live(f"{test} on {count} nodes")
+    if simulated and port is not None:
+        raise click.UsageError("--port: a simulated test is over at once; leave out --port or --simulated")
+    plan, live = Plan(test, **settings), Live(f"{test} on {count} nodes")
+    title = f"{live.title}, simulated" if simulated else live.title
     chosen = contenders(names, folders)
     for contender in chosen:
         contender.check()
     courses: list[Course] = []
     with (
         served(live, port) if port is not None else nullcontext("") as address,
-        api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
-        KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+        nullcontext(_simulated(count)) if simulated else _started(count, cluster_name) as bed,
     ):
         if address:
             click.echo(f"live graphs: {address}", err=True)
-        bed = churn.Testbed(kube, count, seed)
         for contender in chosen:
             folder = out / contender.name.replace("/", "-").replace(" ", "-")
-            say = _shown(live, contender.name, count)
-            courses.append(churn.play(bed, cluster.kubeconfig, contender, plan, folder, say))
-            draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{test}, {contender.name}")
+            courses.append(churn.play(bed, contender, plan, folder, _shown(live, contender.name, count)))
+            draw_nodes(courses[-1], bed.names, folder / "nodes.png", f"{title}: {contender.name}")
             click.echo("", err=True)
-    (out / f"{test}.json").write_text(json.dumps(churn.plain(plan, courses), indent=1), encoding="utf-8")
-    draw(courses, out / f"{test}.png", f"{test} on {count} nodes")
+    (out / f"{test}.json").write_text(json.dumps(churn.plain(plan, courses)), encoding="utf-8")
+    draw(courses, out / f"{test}.png", title)
     click.echo(churn.table(courses))
     click.echo(f"{out / f'{test}.png'}", err=True)
+
+
+def _simulated(count: int) -> Bed:
+    from rlscaler_dev.placement.simulated import Simulated
+
+    return Simulated(count)
+
+
+@contextmanager
+def _started(count: int, cluster_name: str) -> Iterator[Bed]:
+    from rlscaler_dev.cluster import api
+    from rlscaler_dev.cluster.kube import KubeClient
+    from rlscaler_dev.cluster.progress import ConsoleReporter
+    from rlscaler_dev.placement.control_plane import ControlPlane
+
+    with (
+        api.started(cluster_name, progress=ConsoleReporter(), prometheus=False) as cluster,
+        KubeClient.from_kubeconfig(cluster.kubeconfig) as kube,
+    ):
+        yield ControlPlane(kube, cluster.kubeconfig, count)
 
 
 def _shown(live: Live, name: str, count: int) -> Callable[[Course], None]:
@@ -101,6 +118,11 @@ OPTIONS: list[click.Parameter] = [
     click.Option(["--seed"], default=0, show_default=True),
     click.Option(["--port"], type=click.IntRange(0, 65_535), help="Serve live graphs on this port of loopback."),
     click.Option(["--out"], type=FOLDER, required=True),
+    click.Option(
+        ["--simulated"],
+        is_flag=True,
+        help="Without a control plane: rules and networks place the pods in this process, and no time is waited for.",
+    ),
     click.Option(["--cluster-name"], default="scheduler", show_default=True, help="Control plane to start."),
 ]
 

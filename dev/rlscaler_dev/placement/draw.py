@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 COLOURS = (MUTED, BLUE, ORANGE, GREEN, RED, PURPLE, SKY)
+LINES = [(colour, style) for style in ("-", "--", ":") for colour in COLOURS]
 
 PANELS = (
     ("nodes_in_use", "nodes in use"),
@@ -22,6 +23,9 @@ PANELS = (
     ("latency_ms", "mean latency (ms)"),
     ("uneven", "std of CPU shares"),
 )
+
+IN_A_ROW = 5
+"""Contenders in a row of the legend."""
 
 OF_PODS = ("pods_per_node", "latency_ms")
 """Panels without a value while there are no pods."""
@@ -33,18 +37,18 @@ def draw(courses: Sequence[Course], path: Path, title: str) -> None:
     with picture(path, (11, 6.5), 110) as figure:
         for place, (name, label) in enumerate(PANELS, 1):
             axes = figure.add_subplot(2, 2, place)
-            for course, colour in zip(courses, cycle(COLOURS), strict=False):
+            for course, (colour, style) in zip(courses, cycle(LINES), strict=False):
                 seconds = [row["seconds"] for row in course.rows]
                 values = [math.nan if name in OF_PODS and not row["pods"] else row[name] for row in course.rows]
-                axes.plot(seconds, values, color=colour, label=course.contender)
+                axes.plot(seconds, values, color=colour, linestyle=style, label=course.contender)
             axes.set_ylabel(label)
             axes.set_ylim(bottom=0)
             if place > 2:
                 axes.set_xlabel("seconds")
             if place == 1:
-                figure.legend(loc="upper right", ncols=len(courses))
+                figure.legend(loc="lower center", ncols=IN_A_ROW, fontsize=8)
         figure.suptitle(title, x=0.02, ha="left")
-        figure.tight_layout()
+        figure.tight_layout(rect=(0, 0.02 + 0.03 * math.ceil(len(courses) / IN_A_ROW), 1, 1))
 
 
 NODE_PANELS = (

@@ -67,6 +67,9 @@ _LIFETIME_ERROR = click.option(
     help="Placements before DQN's first update.  [default: 0; of the thesis 300]",
 )
 @click.option(
+    "--keep-looks", is_flag=True, help="Keep DQN's network at each look as well, in folders such as OUT/after-500."
+)
+@click.option(
     "--thesis-reward",
     is_flag=True,
     help="DQN with the rewards, ends of episodes and settings of the thesis, for EE, LB and EL.",

@@ -76,6 +76,8 @@ class Options:
     """Rounds of placements between two such moves."""
     looks: int = 8
     """Trials of the network on clusters of other seeds; the best network is saved."""
+    keep_looks: bool = False
+    """Whether the network of each trial is kept as well."""
 
 
 def thesis(options: Options) -> Options:
@@ -173,12 +175,14 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None, record:
     each = options.clusters * len(envs)
     rounds = options.steps // each
     begin, looking = time.perf_counter(), 0.0
-    best, best_score, curve = copy.deepcopy(net), -np.inf, []
+    best, best_score, curve, looks = copy.deepcopy(net), -np.inf, [], dict[int, DeepSets]()
     for step in range(rounds + 1):
         if step % max(rounds // options.looks, 1) == 0:
             looked = time.perf_counter()
             score = _validate(net, options)
             curve.append((step * each, score))
+            if options.keep_looks:
+                looks[step * each] = copy.deepcopy(net)
             record("validation/score", score, step * each)
             if score > best_score:
                 best, best_score = copy.deepcopy(net), score
@@ -206,6 +210,7 @@ def train(options: Options, say: Callable[[str], None] = lambda _: None, record:
         (min(options.nodes), max(options.nodes)),
         options.seed,
         Run(options.steps, took, looking, curve),
+        looks,
     )
 
 

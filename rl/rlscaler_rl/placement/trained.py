@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rlscaler_core.placement.actor import PlacementManifest
@@ -58,9 +58,17 @@ class Trained:
     """Fewest and most nodes of the clusters that it was trained on."""
     seed: int
     run: Run
+    looks: dict[int, DeepSets] = field(default_factory=dict)
+    """Network at each look that was kept, by the placements before it."""
 
     def save(self, folder: Path) -> None:
-        """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters."""
+        """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters.
+
+        Networks of looks go into folders of their own beside them, as after-500.
+        """
+        for placements, net in self.looks.items():
+            at = Run(placements, curve=[look for look in self.run.curve if look[0] <= placements])
+            replace(self, net=net, run=at, looks={}).save(folder / f"after-{placements}")
         content = to_onnx(self.net)
         manifest = PlacementManifest(
             contract=CONTRACT,

@@ -11,10 +11,12 @@ from click.testing import CliRunner
 
 from rlscaler_core.placement.policies import RULES_OF, Policy
 from rlscaler_dev.exceptions import DevClusterError
-from rlscaler_dev.placement.churn import HARD_MS, OF_NODES, Course, deployment, table
+from rlscaler_dev.placement.churn import HARD_MS, OF_NODES, Course, Plan, play, table
 from rlscaler_dev.placement.contenders import DEFAULT, Contender, contenders
+from rlscaler_dev.placement.control_plane import deployment
 from rlscaler_dev.placement.draw import draw_nodes
 from rlscaler_dev.placement.live import Live, served
+from rlscaler_dev.placement.simulated import Simulated
 from rlscaler_dev.placement.users import TOLD, Users
 from rlscaler_live.cli import main
 
@@ -97,6 +99,45 @@ def test_users_walk_and_jump_alike_for_each_contender_and_some_node_stays_near(c
         nearest.append(min(once.latency_ms, key=lambda name: once.latency_ms[name]))
     assert sum(one != other for one, other in pairwise(nearest)) >= 3, "the nearest node changes during a run"
     assert once.latency_ms != before
+
+
+def played(names: list[str], test: str, nodes: int, seed: int = 0) -> dict[str, Course]:
+    bed, plan = Simulated(nodes), Plan(test, seed=seed)
+    return {one.name: play(bed, one, plan, Path(), lambda course: None) for one in contenders(names)}
+
+
+@pytest.mark.parametrize("nodes", [3, 100])
+def test_simulated_contenders_meet_the_same_users_and_place_as_their_rules_do(
+    nodes: int, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    courses = played(["default", "EE", "EL"], "test1", nodes)
+    assert len({str(course.nodes["latency_ms"]) for course in courses.values()}) == 1
+    assert len({str([row["pods"] + row["waiting"] for row in course.rows]) for course in courses.values()}) == 1
+    means = {name: course.means() for name, course in courses.items()}
+    assert means["EE"]["nodes_in_use"] == 1.0
+    assert means["default"]["nodes_in_use"] > 2.5
+    assert courses["EL"].rows[-1]["seconds"] == 2 * (30 * 3 + 20 + 3)
+    assert all(row["placed_above_hard"] == 0 for row in courses["EL"].rows)
+    assert max(row["above_hard"] for row in courses["EL"].rows) > 0, "users move away from pods that run"
+
+
+def test_in_a_simulated_test2_the_oldest_goes_whenever_a_new_one_comes(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    course = played(["LB"], "test2", 40)["LB"]
+    assert [max(row["pods"] for row in course.rows), course.rows[-1]["pods"]] == [30, 30]
+    assert course.rows[-1]["nodes_in_use"] == 30
+
+
+def test_a_simulated_test_is_a_command_with_table_and_pictures_and_has_no_live_graphs(tmp_path) -> None:
+    words = ["scheduler", "test1", "--nodes", "3", "--deployments", "2", "--repeats", "1", "--simulated"]
+    done = CliRunner().invoke(main, [*words, "--contender", "EL", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "| EL |" in done.output
+    assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"test1.json", "test1.png", "nodes.png"}
+    refused = CliRunner().invoke(main, [*words, "--port", "8050", "--out", str(tmp_path)])
+    assert refused.exit_code == 2
+    assert "a simulated test is over at once; leave out --port or --simulated" in refused.output
 
 
 def course_of(count: int, looks: int) -> Course:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rlscaler_core.placement.actor import PlacementActor
 from rlscaler_core.placement.policies import Policy
 from rlscaler_core.placement.types import Nodes, Pods, empty_nodes, pod
 from rlscaler_rl.placement.dqn import Memory, Options, thesis, train
@@ -91,16 +92,23 @@ def test_the_settings_are_those_of_the_published_code() -> None:
     assert (options.nodes, options.clusters, options.seed) == ((3,), 1, 3)
 
 
+AFTER = ("after-0", "after-200", "after-400")
+
+
 @pytest.mark.slow
-def test_a_training_records_its_course_and_updates_only_after_its_first_placements() -> None:
+def test_a_training_records_its_course_and_updates_only_after_its_first_placements(tmp_path) -> None:
     numbers: dict[str, list[int]] = {}
 
     def record(name: str, number: float, placements: int) -> None:
         assert np.isfinite(number)
         numbers.setdefault(name, []).append(placements)
 
-    options = replace(thesis(Options(Policy.LB)), steps=400, looks=1)
+    options = replace(thesis(Options(Policy.LB)), steps=400, looks=2, keep_looks=True)
     trained = train(options, record=record)
     assert numbers["losses/td_loss_3"] == list(range(300, 401, 10))
     assert numbers["charts/epsilon"] == list(range(401))
     assert numbers["validation/score"] == [placements for placements, _ in trained.run.curve]
+    trained.save(tmp_path)
+    assert [len((tmp_path / name / "LB.csv").read_text().splitlines()) for name in AFTER] == [2, 3, 4]
+    steps = [PlacementActor.load(tmp_path / name, Policy.LB).manifest.steps for name in AFTER]
+    assert (steps, PlacementActor.load(tmp_path, Policy.LB).manifest.steps) == ([0, 200, 400], 400)
