@@ -125,6 +125,16 @@ def load(pod_list: str = POD_LIST, folder: Path | None = None, node_list: str = 
     return Cluster(nodes, pods)
 
 
+def task_list(folder: Path | None = None) -> tuple[Float, Float]:
+    """Return cores and GiB (P, 2) of each pod, and the seconds (P,) for which it ran, in the order of their creation.
+
+    Raises OpenbError.
+    """
+    rows = _rows(folder_of(folder) / POD_LIST)
+    requests = np.stack([_column(rows, "cpu_milli") / 1000, _column(rows, "memory_mib") / 1024], -1)
+    return requests, _column(rows, "deletion_time") - _column(rows, "creation_time")
+
+
 def inflated(pods: Pods, gpus: float, ratio: float, rng: np.random.Generator) -> NDArray[np.int64]:
     """Indices of pods that together ask for `ratio` of the GPUs: all of them and some again, shuffled, as published."""
     requested = pods.gpus * pods.gpu_milli

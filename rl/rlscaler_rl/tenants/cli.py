@@ -26,6 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 TRAINING, PLAYING = ("lambda", "shaping", "roles", "attention"), ("information", "tenants", "changes")
 """Names of the studies in `rlscaler_rl.tenants.studies`, of training and of playing."""
+EXPERIMENTS = ("use", "lambda", "information")
+"""Names of the experiments in `rlscaler_rl.tenants.task_studies`."""
 
 _shown = partial(click.option, show_default=True)
 
@@ -160,6 +162,36 @@ def study(name: str, seeds: int, epochs: int, pools: int, models: tuple[Path, ..
     lines = studies.report(done)
     write(done, lines, folder, "study")
     picture.draw(done, folder / "study.png")
+    show(done, ["", *lines], output)
+
+
+@tenants.command()
+@click.argument("name", type=click.Choice(EXPERIMENTS))
+@_shown("--tasks", "count", default=1000, type=click.IntRange(120), help="Tasks that come in an episode.")
+@_shown("--seeds", default=3, type=click.IntRange(1, 100), help="Trainings of each variant.")
+@_shown("--epochs", default=40, type=click.IntRange(1), help="Episodes to train on.")
+@click.option("--folder", type=FOLDER, help="Folder of the trace's files; see `rlscaler scheduler openb`.")
+@_shown("--out", type=FOLDER, callback=writable, default=Path("results/tenants-tasks"))
+@output_option
+def tasks(name: str, count: int, seeds: int, epochs: int, folder: Path | None, out: Path, output: str) -> None:
+    """Repeat an experiment of HRAC (arXiv 2508.10253) on tasks of Alibaba's openb, beside the paper's figures.
+
+    use: its three roles beside one for all. lambda: weights of the own reward. information: observations lost.
+    """
+    from rlscaler_rl.placement.openb import OpenbError, task_list
+    from rlscaler_rl.results.document import show, write
+    from rlscaler_rl.tenants import task_studies as studies
+    from rlscaler_rl.tenants.tasks import Tasks
+
+    try:
+        recorded = Tasks.of(*task_list(folder))
+    except OpenbError as error:
+        raise click.ClickException(str(error)) from error
+    options = replace(studies.OPTIONS, epochs=epochs)
+    done = studies.study(name, recorded, count, options, list(range(seeds)), _printer(output))
+    lines = studies.report(done)
+    write(done, lines, out / name, "tasks")
+    studies.draw(done, out / name / "tasks.png")
     show(done, ["", *lines], output)
 
 

@@ -37,8 +37,6 @@ class Agents:
             self.options: dict[str, Any] = progress["options"]
             self.returns: list[float] = progress["returns"]
             """Mean reward of the pools in every epoch of the training."""
-            self.epochs_to: int = progress["epochs_to_95_percent"]
-            """Epoch of the first look with 95 % of what was gained on the tune loads; 0 where nothing was."""
             scores = [float(j) for _, j in progress["curve"]]
             self.untrained: bool = min(scores) >= scores[0]
             """Whether no look was better than that before the first epoch, whose policies are then the saved ones."""

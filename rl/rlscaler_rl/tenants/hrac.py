@@ -33,6 +33,7 @@ from rlscaler_rl.tenants.draw import TRAIN_LOADS, TUNE_LOADS, Request
 from rlscaler_rl.tenants.environment import AS_THE_RULE, SLOTS, WIDTH, Rewards, Setting, TenantsEnv
 from rlscaler_rl.tenants.network import ARBITER, Attention, Critic, Policies, Value, arbiter_onnx, tenant_onnx
 from rlscaler_rl.tenants.signals import NONE_LOST, Loss
+from rlscaler_rl.tenants.tasks import TasksEnv
 from rlscaler_rl.workloads import Part
 
 
@@ -124,6 +125,8 @@ class Learner:
     """The networks, their targets, and one update."""
 
     def __init__(self, options: Options) -> None:
+        # Small networks: several threads would wait for each other longer than they compute.
+        torch.set_num_threads(1)
         torch.manual_seed(options.seed)
         self.options = options
         self.policies = Policies(options.roles, options.hidden)
@@ -262,8 +265,6 @@ def train_together(several: Sequence[Options], say: Callable[[str], None] = lamb
     common = several[0]
     if any(played_alike(options) != played_alike(common) for options in several):
         raise ValueError("trainings side by side have to play the same setting for as many epochs; train others apart")
-    # Small networks: several threads would wait for each other longer than they compute.
-    torch.set_num_threads(1)
     learners = [Learner(options) for options in several]
     memories = [Memory(options.memory, options.tenants) for options in several]
     env = TenantsEnv(common.setting, common.seed)
@@ -280,7 +281,7 @@ def train_together(several: Sequence[Options], say: Callable[[str], None] = lamb
                 if j < best:
                     run.policies = copy.deepcopy(learner.policies)
         if epoch < common.epochs:
-            for run, value in zip(runs, _epoch(env, learners, memories, epoch), strict=True):
+            for run, value in zip(runs, play_epoch(env, learners, memories, epoch), strict=True):
                 run.returns.append(value)
     for run in runs:
         run.seconds = (time.perf_counter() - begin) / len(runs)
@@ -294,7 +295,7 @@ def played_alike(options: Options) -> tuple[object, ...]:
     return replace(setting, request=request), options.epochs, options.looks, options.look_pools
 
 
-def _epoch(env: TenantsEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
+def play_epoch(env: TenantsEnv | TasksEnv, learners: list[Learner], memories: list[Memory], epoch: int) -> list[float]:
     """Play an episode of all pools, learn from it, and return each learner's mean reward."""
     # Pools differ by epoch, and by seed of the training: seeds never share a draw.
     seen, done = env.reset(*(1_000 * (each.options.seed + 1) + epoch for each in learners)), False

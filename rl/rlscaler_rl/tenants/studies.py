@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -90,12 +90,6 @@ class Line(Document):
     """Late requests of the mean tenant, %."""
     below: float
     """Time below the requested guarantee, %."""
-    use: float
-    """GPUs that work, % of those that are held."""
-    deviation: float
-    """Standard deviation of that share, 0 to 1, over the pools of a seed."""
-    epochs: float | None = None
-    """Mean epoch of the first look with 95 % of the gain of training; None for a rule."""
 
 
 class Study(Document):
@@ -111,10 +105,6 @@ class Study(Document):
     """Mean reward of the pools in every epoch, over the seeds, by variant of the training; empty without a training."""
     untrained: dict[str, list[int]] = Field(default_factory=dict)
     """Seeds by variant whose checkpoint is the untrained one, as no later look was better on the tune loads."""
-
-
-GOALS = ("goal of the experiment", *"-----", "≥ 85", "< 0.20", "< 500")
-"""Goals of the experiments with HRAC (arXiv 2508.10253), which share tasks of a data centre, not requests."""
 
 
 def tested(options: Options, pools: int) -> Request:
@@ -137,7 +127,7 @@ def study_training(name: str, options: Options, seeds: list[int], pools: int, fo
     lines, returns, untrained = [_line("forecast rule", "weighted max-min", [rule], request)], {}, {}
     for variant, several in variants.items():
         agents = [Agents(folder / _name(single)) for single in several]
-        lines.append(_line(variant, "all agents", play_together(agents, request), request, rule, agents))
+        lines.append(_line(variant, "all agents", play_together(agents, request), request, rule))
         returns[variant] = [float(value) for value in np.mean([agent.returns for agent in agents], axis=0)]
         untrained[variant] = _untrained(agents)
         say(f"{variant}: J {lines[-1].j.mean:.3f}")
@@ -159,7 +149,7 @@ def study_playing(name: str, trained: list[Agents], options: Options, pools: int
         request = change(tested(options, pools))
         rule = _max_min(request, loss)
         lines.append(_line(variant, "weighted max-min", [rule], request))
-        lines.append(_line(variant, "all agents", play_together(trained, request, loss), request, rule, trained))
+        lines.append(_line(variant, "all agents", play_together(trained, request, loss), request, rule))
         say(f"{variant}: J {lines[-1].j.mean:.3f} against {lines[-2].j.mean:.3f}")
     epochs = min(int(agents.options["epochs"]) for agents in trained)
     seeds = [int(agents.options["seed"]) for agents in trained]
@@ -194,17 +184,9 @@ def _max_min(request: Request, loss: Loss | None = None) -> Played:
     return play(drawn.scenarios, drawn.tenants, drawn.gpus, rule, "MaxMinFair", loss, drawn.changes)
 
 
-def _line(
-    variant: str,
-    contender: str,
-    several: list[Played],
-    request: Request,
-    rival: Played | None = None,
-    agents: Sequence[Agents] = (),
-) -> Line:
+def _line(variant: str, contender: str, several: list[Played], request: Request, rival: Played | None = None) -> Line:
     """Return the figures of agents of several seeds, or of a rule, on the pools of a request."""
     pools = np.stack([_mean_of_pools(played.j, request) for played in several])
-    use = np.stack([_use(played, request) for played in several])
     return Line(
         variant=variant,
         contender=contender,
@@ -212,18 +194,7 @@ def _line(
         against=None if rival is None else ratio_interval(pools, _mean_of_pools(rival.j, request)),
         late=float(np.mean([played.late_percent.mean() for played in several])),
         below=float(np.mean([100 * played.below.mean() for played in several])),
-        use=float(100 * use.mean()),
-        deviation=float(use.std(axis=1).mean()),
-        epochs=float(np.mean([trained.epochs_to for trained in agents])) if agents else None,
     )
-
-
-def _use(played: Played, request: Request) -> Float:
-    """Return the share of the held GPUs that work, (pools,)."""
-    shape = request.pools, request.tenants
-    held = played.gpus.reshape(shape).sum(axis=1)
-    share: Float = played.busy.reshape(shape).sum(axis=1) / np.maximum(held, 1e-9)
-    return share
 
 
 def _mean_of_pools(values: Float, request: Request) -> Float:
@@ -237,17 +208,12 @@ COLUMNS = {
     "J against weighted max-min": "{0.against:+.1f %}",
     "late (%)": "{0.late:.1f}",
     "below guarantee (%)": "{0.below:.2f}",
-    "GPUs in use (%)": "{0.use:.0f}",
-    "its deviation": "{0.deviation:.2f}",
-    "epochs to 95 % of the gain": "{0.epochs:.0f}",
 }
 
 
 def report(study: Study) -> list[str]:
     """Return the study as a table in Markdown."""
-    table = Table.of(COLUMNS, study.lines)
-    goals = Table(table.header, [*table.rows, GOALS])
-    return [*goals.markdown(), *map(_said_of_untrained, study.untrained.items())]
+    return [*Table.of(COLUMNS, study.lines).markdown(), *map(_said_of_untrained, study.untrained.items())]
 
 
 def _said_of_untrained(entry: tuple[str, list[int]]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,6 @@ from rlscaler_rl.tenants.environment import Setting, TenantsEnv
 from rlscaler_rl.tenants.evaluate import Agents, _bids, arrangements, play_together
 from rlscaler_rl.tenants.hrac import Options, Trained, train, train_together
 from rlscaler_rl.tenants.picture import draw
-from rlscaler_rl.tenants.play import Played
 from rlscaler_rl.tenants.signals import Loss
 from tests.harness.arbiters import arbitrary_policies
 
@@ -65,28 +63,13 @@ def test_a_study_trains_what_is_not_there_and_plays_it(folder, tmp_path, monkeyp
     assert first.lines[0].against is None
     for figure in (first.lines[1].j, first.lines[1].against):
         assert figure.low <= figure.mean <= figure.high
-    assert len(studies.report(first)) == 4 + len(first.lines)
-    assert [line.epochs is None for line in first.lines] == [True, False]
-    assert all(0 < line.use <= 100 and 0 <= line.deviation < 1 for line in first.lines)
+    assert len(studies.report(first)) == 3 + len(first.lines)
     assert [len(returns) for returns in first.returns.values()] == [SHORT.epochs]
     draw(first, tmp_path / "study.png")
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
     again = studies.study_training("lambda", SHORT, [0, 1], 3, tmp_path, said.append)
     assert [text for text in said if "side by side" in text] == ["8 trainings of 1 epochs side by side"]
     assert next(line for line in again.lines if line.variant == "lambda 0.5").j == first.lines[1].j
-
-
-def test_a_line_has_the_use_of_the_held_gpus_and_the_epochs_of_training():
-    request = Request(2, 2, 1, 0.7, ("jobs_1",), cpu=True, seed=1)
-    j, gpus, busy, rest = (np.array(values) for values in ([1.0, 1, 2, 2], [2.0, 2, 4, 4], [1.0, 2, 4, 4], [0.0] * 4))
-    figures = Played(j=j, gpus=gpus, late_percent=rest, requests=j, busy=busy, waiting=rest, below=rest)
-    agents = [SimpleNamespace(epochs_to=3), SimpleNamespace(epochs_to=6)]
-    line = studies._line("as it is", "all agents", [figures, figures], request, figures, agents)
-    assert (line.use, line.deviation, line.epochs) == (87.5, 0.125, 4.5)
-    assert studies._line("rule", "weighted max-min", [figures], request).epochs is None
-    report = studies.report(studies.Study(name="roles", seeds=[0, 1], epochs=9, pools=2, lines=[line]))
-    assert report[2].endswith("| 88 | 0.12 | 4 |")
-    assert report[3].endswith("| ≥ 85 | < 0.20 | < 500 |")
 
 
 def test_a_study_names_the_seeds_whose_checkpoint_is_untrained():
@@ -106,7 +89,6 @@ def test_a_folder_tells_whether_its_policies_are_untrained(curve, untrained, tmp
     Trained(arbitrary_policies(5, 0.5), SHORT, 1.0, [0.0], curve).save(tmp_path)
     agents = Agents(tmp_path)
     assert agents.untrained is untrained
-    assert agents.epochs_to == (0 if untrained else 1)
 
 
 @pytest.mark.slow
