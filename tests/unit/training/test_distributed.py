@@ -199,7 +199,7 @@ def test_a_seed_that_diverges_is_reported_and_the_others_count(tmp_path, small):
     assert "is not finite" in bad.error
     assert "failed: after" in seeds.table([good, bad])
     with pytest.raises(TrainingError, match="every seed failed"):
-        seeds._finish(tmp_path, [bad])
+        seeds._finish(tmp_path, small, [bad], print)
 
 
 @pytest.mark.chaos
