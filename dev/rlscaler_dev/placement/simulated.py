@@ -73,7 +73,7 @@ class Simulated(Bed):
         nodes = self._nodes
         nodes.requested[index] += change * self._pod.requests
         nodes.pods[index] += change
-        # Nobody says how long these pods run.
+        # The pods of the thesis state no lifetime, so the time until a node is empty is unknown.
         nodes.empty_in_s[index] = np.nan if nodes.pods[index] else 0.0
 
 

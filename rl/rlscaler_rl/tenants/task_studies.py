@@ -103,11 +103,8 @@ def study(name: str, tasks: Tasks, count: int, options: Options, seeds: list[int
 def _train(options: Options, env: TasksEnv, tune: TasksEnv) -> tuple[Trained, list[float]]:
     """Return the best policies on the tune clusters, and the use (%) there at each look."""
     learner, memory = Learner(options), Memory(options.memory, options.tenants)
-    run, uses, every = (
-        Trained(copy.deepcopy(learner.policies), options, 0.0),
-        [],
-        max(options.epochs // options.looks, 1),
-    )
+    run, uses = Trained(copy.deepcopy(learner.policies), options, 0.0), []
+    every = max(options.epochs // options.looks, 1)
     for epoch in range(options.epochs + 1):
         if epoch % every == 0:
             look = _play(tune, TUNE_SEED, learner)

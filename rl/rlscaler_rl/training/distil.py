@@ -6,7 +6,6 @@ than nearly every one of them; one network keeps the cost of a decision and of f
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import NumpyActor, bare_manifest, export, set_actor_layers, write
 from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.network import weights_of
+from rlscaler_rl.training.recorder import recorded_validation, save_model
 from rlscaler_rl.training.train import make_env, make_model, random_observations, set_up
 from rlscaler_rl.training.validation import validate
 
@@ -59,11 +59,9 @@ def distil(folder: Path, config: TrainingConfig, seeds: Sequence[int], best: int
     training = manifest.training.model_copy(update={"seed": None, "seeds": list(seeds)})
     out = folder / DISTILLED
     write(out, "policy", "manifest.json", content, manifest.model_copy(update={"training": training}))
-    archive = io.BytesIO()
-    model.save(archive)
-    write_atomically(out / "best_model.zip", archive.getvalue())
+    save_model(model, out / "best_model.zip")
     write_atomically(out / "config.json", config.model_dump_json(indent=1) + "\n")
-    row = {"steps": steps, "validation": {key: figures[key] for key in ("mean", "workloads", "against_rule")}}
+    row = {"steps": steps, "validation": recorded_validation(figures)}
     write_atomically(out / "training_progress.json", json.dumps([row], indent=1) + "\n")
     return dict(figures["mean"])
 
@@ -117,12 +115,10 @@ def _fit(model: PPO, observations: Float32, wanted: Float32, seed: int) -> None:
     parameters = [*policy.mlp_extractor.policy_net.parameters(), *policy.action_net.parameters()]
     optimiser = torch.optim.Adam(parameters, FIRST_RATE)
     seen, aims = torch.from_numpy(observations), torch.from_numpy(wanted)
-    count = EPOCHS * (len(seen) // BATCH)
+    count = EPOCHS * -(-len(seen) // BATCH)
     schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, LAST_RATE / FIRST_RATE, count)
     for _ in range(EPOCHS):
         for rows in torch.randperm(len(seen), generator=generator).split(BATCH):
-            if len(rows) < BATCH:
-                continue
             logits = policy.action_net(policy.mlp_extractor.forward_actor(seen[rows]))
             loss = sum(
                 functional.kl_div(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
@@ -89,7 +90,7 @@ class Recorder(BaseCallback):
             self.validate()
         if model:
             self.checkpoint_due = self._next(self.config.agent.checkpoint_episodes)
-            self._save_model(f"model_episode_{self.per_env()}.zip")
+            save_model(self.model, self.folder / f"model_episode_{self.per_env()}.zip")
         if validation or model or stopping:
             self.save_checkpoint()
         if stopping:
@@ -116,7 +117,7 @@ class Recorder(BaseCallback):
         self.logger.record("validation/against_rule_percent", figures["against_rule"]["mean"])
         if figures["against_rule"]["high"] < self.best:
             self.best = figures["against_rule"]["high"]
-            self._save_model("best_model.zip")
+            save_model(self.model, self.folder / "best_model.zip")
             content, manifest = export(self.model.policy, self.config, self.num_timesteps, device=self.device.record())
             write(self.folder, "policy", "manifest.json", content, manifest)
         self.rows.append(
@@ -128,21 +129,28 @@ class Recorder(BaseCallback):
                 "reward": self.recent[0],
                 "cost": self.recent[1],
                 "late_percent": self.recent[2],
-                "validation": {key: figures[key] for key in ("mean", "workloads", "against_rule")},
+                "validation": recorded_validation(figures),
             }
         )
         write_atomically(self.folder / "training_progress.json", json.dumps(self.rows, indent=1) + "\n")
         plot_progress(self.rows, self.folder / "training_progress.png")
 
-    def _save_model(self, name: str) -> None:
-        content = io.BytesIO()
-        self.model.save(content)
-        write_atomically(self.folder / name, content.getvalue())
-
     def _on_training_end(self) -> None:
         if not self.rows or self.rows[-1]["steps"] != self.num_timesteps:
             self.validate()
             self.save_checkpoint()
+
+
+def recorded_validation(figures: dict[str, Any]) -> dict[str, Any]:
+    """Return the figures of `validate` that training_progress.json has."""
+    return {key: figures[key] for key in ("mean", "workloads", "against_rule")}
+
+
+def save_model(model: BaseAlgorithm, path: Path) -> None:
+    """Write the model as stable-baselines3 saves it; a reader sees the whole file or none."""
+    content = io.BytesIO()
+    model.save(content)
+    write_atomically(path, content.getvalue())
 
 
 def plot_progress(rows: list[dict[str, Any]], path: Path) -> None:

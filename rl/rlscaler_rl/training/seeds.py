@@ -216,7 +216,7 @@ def _finish(folder: Path, config: TrainingConfig, results: list[SeedResult], say
 
         say(f"one network of {len(good)} seeds")
         body[DISTILLED] = distil(folder, config, [result.seed for result in good], best)
-        # Not the better one in validation: that choice would be by chance again, and the mean is what chance leaves.
+        # Validation does not choose between it and the best seed: its intervals are wider than their difference.
         chosen = DISTILLED
     write_atomically(folder / "seeds.json", json.dumps(body | {"best": best}, indent=1) + "\n")
     for file in BEST:

@@ -125,12 +125,8 @@ def _origin(manifest: Manifest) -> Iterator[tuple[str, str]]:
     training = manifest.training
     yield "sha256", manifest.digest
     yield "input", f"{manifest.stack_size} stacked observations of contract {manifest.contract_version}"
-    seeds = (training.model_extra or {}).get("seeds")
-    course = (
-        f"seeds {', '.join(map(str, seeds))} made into one"
-        if seeds
-        else f"to the best validation, seed {training.seed}"
-    )
+    seeds = ", ".join(map(str, (training.model_extra or {}).get("seeds", [])))
+    course = f"seeds {seeds} made into one" if seeds else f"to the best validation, seed {training.seed}"
     yield "training", f"{training.steps:,} steps, {course}, {training.date}"
     yield "source", str(training.git_revision)
     yield "versions", ", ".join(f"{name} {version}" for name, version in training.versions.items())

@@ -29,7 +29,6 @@ from rlscaler_rl.simulation.tokens.services import Requests
 COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 """Columns of the traces of LLM inference that Azure has published."""
 
-
 CLASSES = 16
 """Classes of requests by the length of the prompt, in load tests."""
 
@@ -57,8 +56,10 @@ class Recorded(NamedTuple):
         return self.between(max(self.arrived[-1] - seconds, 0.0))
 
     def times(self, times: int) -> Recorded:
-        """Return so many requests for each one, as of a larger service: within half a second of it, with the lengths of
-        it and of those that follow."""
+        """Return `times` requests for each recorded one, as of a larger service.
+
+        They arrive within half a second of the recorded request, with its lengths and those of the requests after it.
+        """
         moments = np.concatenate([self.arrived + offset for offset in np.arange(times) / (2 * times)])
         order = np.argsort(moments, kind="stable")
         lengths = (np.concatenate([np.roll(each, -i) for i in range(times)]) for each in self[1:])

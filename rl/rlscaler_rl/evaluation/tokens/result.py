@@ -26,7 +26,7 @@ class Row(Document):
     """Mean of billed replicas."""
 
     cost_per_month: float | None = None
-    """In the currency of `costPerHour`, for months like the load; None on services without a price."""
+    """Cost of the billed replicas over a month of such load, in the currency of `costPerHour`; None without a price."""
 
     late_percent: float
     """Mean share beyond the objective of the first token or of the others, or without an answer."""
