@@ -271,7 +271,9 @@ def _tune_for_service(
 
     known = service.read_policy(policy)
     chosen = service.service_of(known, own["scrape_seconds"], _replicas(own["replicas"]), own["router"])
-    history, start = prepare(*_history(own), chosen), load_start(own["model"])
+    trace, source = _history(own)
+    chosen = chosen.with_history(trace.length_s)
+    history, start = prepare(trace, source, chosen), load_start(own["model"])
     from rlscaler_rl.evaluation.service_tuning import report, run
     from rlscaler_rl.training.finetune import FineTuning, given
 

@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
-from rlscaler_rl.evaluation.tokens import SERVERS
+from rlscaler_rl.evaluation.tokens import SERVER_HELP
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report
@@ -54,8 +54,7 @@ def _of_history(command: Callable[..., None]) -> Callable[..., None]:
 )
 @click.option(
     "--server",
-    type=click.Choice(SERVERS),
-    help="Preset of a model on a GPU for a policy in tokens; --history is a log of requests then: "
+    help=f"{SERVER_HELP} For a policy in tokens; --history is a log of requests then: "
     "TIMESTAMP,ContextTokens,GeneratedTokens.",
 )
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/estimate"), show_default=True)
@@ -109,11 +108,11 @@ def _of_tokens(policy: Path | None, server: str, out: Path, output: str, path: P
             "--server plays the policy of --policy on a log of requests: name it; leave out --series, "
             "--days and --scrape-seconds"
         )
-    from rlscaler_rl.evaluation.tokens.single import of_requests, simulated
+    from rlscaler_rl.evaluation.tokens.single import of_requests, server_of, simulated
     from rlscaler_rl.results.document import progress, show_table, write
 
     with progress(output) as tell:
-        result = simulated(policy, partial(of_requests, path), server, tell, TRIALS)
+        result = simulated(policy, partial(of_requests, path), server_of(server), tell, TRIALS)
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown()], out, "estimate")
     show_table(result, table, [f"{out}/estimate.json has the settings"], output)

@@ -22,9 +22,10 @@ from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.finetune import FineTuned, FineTuning
 from rlscaler_rl.workloads import Part
 
-TUNE_EPISODES = 32
-TEST_EPISODES = 96
-"""About so many are played: of a long history a random choice of its stretches, of a short one each several times."""
+TUNE_SECONDS, TUNE_EPISODES = 16 * 3600, 32
+TEST_SECONDS, TEST_EPISODES = 48 * 3600, 96
+"""About so many are played at most: of a long history a random choice of its stretches, of a short one each several
+times."""
 
 JUDGED_SEED = DRAWS
 """Networks, specs and the rivals' settings are chosen on other draws from the tune part than those that made them
@@ -55,8 +56,9 @@ def tune_for_service(
     folder.mkdir(parents=True, exist_ok=True)
     score = score_of(service, history.recording.reference)
     seed = options.training.agent.seed
-    on_tune, _ = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed)
-    judged, runs = part_episodes(service, history, Part.TUNE, TUNE_EPISODES, seed + JUDGED_SEED)
+    wanted = min(TUNE_EPISODES, TUNE_SECONDS // service.episode_seconds)
+    on_tune, _ = part_episodes(service, history, Part.TUNE, wanted, seed)
+    judged, runs = part_episodes(service, history, Part.TUNE, wanted, seed + JUDGED_SEED)
     bench = Bench(
         service=service,
         kind=spec.tunable(service, history),
@@ -117,7 +119,8 @@ def _judged(
     name, fine_tuned = service.name, choice.network.tuned
     assert fine_tuned is not None
     played = rivals(service, actor, start.loaded.actor, tuned, history.recording.reference, choice.found)
-    episodes, runs = part_episodes(service, history, Part.TEST, TEST_EPISODES, options.training.agent.seed)
+    wanted = min(TEST_EPISODES, TEST_SECONDS // service.episode_seconds)
+    episodes, runs = part_episodes(service, history, Part.TEST, wanted, options.training.agent.seed)
     board, audit = verdict.play(name, played, episodes, runs, score, options.level)
     rows = verdict.rows(board, name, played, service, service.episode_seconds)
     publish, reasons = verdict.decide(rows, history, fine_tuned, service, audit.reasons())

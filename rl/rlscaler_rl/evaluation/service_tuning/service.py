@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,10 @@ COLD_START_SPREAD = 0.3
 
 EPISODE_SECONDS, EPISODE_INTERVALS = 600, 20
 """An episode has at least as many of either."""
+
+LONG_SECONDS, LONG_HISTORY_SECONDS = 3600, 2 * 86_400
+"""Episodes of a history that has so many seconds. An episode begins without a belief about the capacity, which takes
+minutes to learn: short episodes say more about the first minutes of a policy than about its days."""
 
 SCRAPE_SECONDS = (2, 15)
 """Bounds of the seconds between two scrapes; a longer rate window would not fit into the simulator's memory."""
@@ -66,6 +70,13 @@ class Service:
     fallback: tuple[int | None, int | None] = (None, None)
     """`fallback.replicas` of both pools where they are set; minReplicas must not exceed them."""
 
+    least_seconds: int = EPISODE_SECONDS
+    """Seconds of an episode at least."""
+
+    def with_history(self, seconds: float) -> Service:
+        """Return the service with episodes as long as a history of so many seconds allows."""
+        return replace(self, least_seconds=LONG_SECONDS) if seconds >= LONG_HISTORY_SECONDS else self
+
     @property
     def interval(self) -> int:
         return int(self.params.interval_seconds[0])
@@ -73,7 +84,7 @@ class Service:
     @property
     def episode_seconds(self) -> int:
         """Whole intervals."""
-        return self.interval * max(-(-EPISODE_SECONDS // self.interval), EPISODE_INTERVALS)
+        return self.interval * max(-(-self.least_seconds // self.interval), EPISODE_INTERVALS)
 
     @property
     def rps(self) -> tuple[float, float]:

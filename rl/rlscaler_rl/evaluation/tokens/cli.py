@@ -9,16 +9,11 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
-from rlscaler_rl.evaluation.tokens import SERVERS
+from rlscaler_rl.evaluation.tokens import SERVER_HELP
 
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
-_server = click.option(
-    "--server",
-    type=click.Choice(SERVERS),
-    required=True,
-    help="Preset of a model on a GPU.",
-)
+_server = click.option("--server", required=True, help=SERVER_HELP)
 _mix = click.option(
     "--mix", default="chat", show_default=True, help="Kinds of requests with their shares, as in chat=0.7,code=0.3."
 )
@@ -42,9 +37,9 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     \b
     rlscaler tokens weights --server 8b-l40s --mix chat=0.7,code=0.3
     """
-    from rlscaler_rl.evaluation.tokens.single import mix_of, weighed
+    from rlscaler_rl.evaluation.tokens.single import mix_of, server_of, weighed
 
-    weights, (usual, *_) = weighed(server, first, token, mix_of(mix))
+    weights, (usual, *_) = weighed(server_of(server), first, token, mix_of(mix))
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
     click.echo(
         f"capacity: {{unit: tokens, tokenWeights: {{prompt: 1, answer: {weights.answer:.3g}}}, "
@@ -70,7 +65,7 @@ def simulate(policy: Path, history: Path | None, trace: Path | None, server: str
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat
     rlscaler tokens simulate chat.yaml --trace requests.csv --server 8b-l40s
     """
-    from rlscaler_rl.evaluation.tokens.single import of_rates, of_requests, simulated
+    from rlscaler_rl.evaluation.tokens.single import of_rates, of_requests, server_of, simulated
     from rlscaler_rl.results.document import progress, show_table
 
     if trace is not None and history is None:
@@ -82,8 +77,73 @@ def simulate(policy: Path, history: Path | None, trace: Path | None, server: str
     else:
         raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
     with progress(output) as tell:
-        result = simulated(policy, load, server, tell)
+        result = simulated(policy, load, server_of(server), tell)
     show_table(result, result.table(), [], output)
+
+
+@tokens.command()
+@click.argument("url")
+@click.option("--model", help="Model of the server.  [default: the first that it lists]")
+@click.option(
+    "--mixes",
+    default="700+20,100+100,300+60",
+    show_default=True,
+    help="Mean tokens of prompt + answer; the constants are found without the last mix, and checked on it.",
+)
+@click.option("--requests", type=click.IntRange(20, 10_000), default=60, show_default=True, help="Of each load test.")
+@click.option(
+    "--sequences", type=click.IntRange(1, 1024), default=256, show_default=True, help="vLLM's --max-num-seqs."
+)
+@click.option(
+    "--batched-tokens",
+    type=click.IntRange(2, 1_000_000),
+    default=2048,
+    show_default=True,
+    help="vLLM's --max-num-batched-tokens.",
+)
+@click.option(
+    "--kv-tokens", type=click.IntRange(100), help="Tokens of the KV cache.  [default: by the metrics of the server]"
+)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/calibration"), show_default=True)
+@output_option
+def calibrate(
+    url: str,
+    model: str | None,
+    mixes: str,
+    requests: int,
+    sequences: int,
+    batched_tokens: int,
+    kv_tokens: int | None,
+    out: Path,
+    output: str,
+) -> None:
+    """Find the constants of the model server at URL by load tests, as a --server of the other commands.
+
+    The server has to be alone with the load: each mix is sent at 20, 50 and 80 % of the requests/s that it
+    answers at most, and all at once.
+
+    \b
+    rlscaler tokens calibrate http://127.0.0.1:8000
+    rlscaler tokens weights --server results/calibration/calibration.json
+    """
+    from rlscaler_rl.evaluation.tokens import calibrate as calibration
+    from rlscaler_rl.evaluation.tokens.client import kv_tokens as cache_of
+    from rlscaler_rl.evaluation.tokens.client import target
+    from rlscaler_rl.results.document import progress, show_table, write
+    from rlscaler_rl.simulation.tokens.servers import Server
+
+    if batched_tokens <= sequences:
+        raise click.UsageError(f"--batched-tokens {batched_tokens} must be above --sequences {sequences}")
+    chosen, server = calibration.mixes_of(mixes), target(url, model)
+    cache = kv_tokens or cache_of(server.url)
+    source = "measured by `rlscaler tokens calibrate`"
+    limits = Server(server.model, 1.0, 1.0, 1.0, 1.0, cache, batched_tokens, sequences, source)
+    with progress(output) as tell:
+        result = calibration.calibrated(server, limits, chosen, requests, tell)
+    table = result.table()
+    write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "calibration")
+    calibration.draw(result, out / "calibration.png")
+    show_table(result, table, [*result.notes(), f"{out}/calibration.json is a --server of `rlscaler tokens`"], output)
 
 
 @tokens.command()

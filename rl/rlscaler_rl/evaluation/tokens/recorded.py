@@ -164,7 +164,8 @@ def _tests(part: Recorded, path: Path) -> dict[str, tuple[Probe, ...]]:
     kinds = part.kinds()
     try:
         return {
-            name: load_tests(name, [1.0] * len(kinds), FIRST_SECONDS, token_objective(name), kinds) for name in SERVERS
+            name: load_tests(server, [1.0] * len(kinds), FIRST_SECONDS, token_objective(name), kinds)
+            for name, server in SERVERS.items()
         }
     except ScenarioError as error:
         raise EvaluationError(f"{path}: ContextTokens or GeneratedTokens are too many: {error}") from error

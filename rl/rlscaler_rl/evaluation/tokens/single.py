@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from rlscaler_core.api import offline
 from rlscaler_core.decision.types import GPU, Float, Params
@@ -22,7 +24,7 @@ from rlscaler_rl.simulation.scenario import HOURS_PER_MONTH, ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights, needs, weights_of
 from rlscaler_rl.simulation.tokens.drawn import World, load_tests
 from rlscaler_rl.simulation.tokens.episode import Demand
-from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind, Server
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 from rlscaler_rl.workloads.recording import read_load
 
@@ -30,6 +32,26 @@ LONGEST_SECONDS = 6 * 3600
 """The end of a longer history is played."""
 
 RIVALS = ("waiting", "in_flight", "kv")
+
+
+def server_of(text: str) -> Server:
+    """Return the preset of that name, or the server of a file that `rlscaler tokens calibrate` wrote.
+
+    Raises EvaluationError naming the file, the field and the remedy.
+    """
+    if text in SERVERS:
+        return SERVERS[text]
+    remedy = f"name {', '.join(SERVERS)}, or a calibration.json of `rlscaler tokens calibrate`"
+    try:
+        return TypeAdapter(Server).validate_python(json.loads(Path(text).read_text(encoding="utf-8"))["server"])
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(["server", *map(str, first["loc"])])
+        raise EvaluationError(f"--server {text}: {field}: {first['msg']}; {remedy}") from error
+    except OSError as error:
+        raise EvaluationError(f"--server {text}: neither a preset nor a file that can be read; {remedy}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(f"--server {text}: no JSON with a field server; {remedy}") from error
 
 
 def mix_of(text: str) -> list[float]:
@@ -52,7 +74,7 @@ def mix_of(text: str) -> list[float]:
 
 
 def weighed(
-    server: str, first: float, token: float, share: Sequence[float], kinds: Sequence[Kind] = tuple(KINDS.values())
+    server: Server, first: float, token: float, share: Sequence[float], kinds: Sequence[Kind] = tuple(KINDS.values())
 ) -> tuple[Weights, tuple[Probe, ...]]:
     """Return the weights of a service's tokens with the load tests that they are by, as in `load_tests`.
 
@@ -83,7 +105,7 @@ class Load(NamedTuple):
         return self._replace(requests=requests, seconds=end - begin)
 
 
-def of_rates(history: Path, mix: str, server: str, first: float, token: float) -> Load:
+def of_rates(history: Path, mix: str, server: Server, first: float, token: float) -> Load:
     """Return a load of drawn requests of a mix, by a recording of requests/s."""
     rate = read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds, share = len(rate) // 5 * 5, mix_of(mix)
@@ -93,7 +115,7 @@ def of_rates(history: Path, mix: str, server: str, first: float, token: float) -
     return Load(requests, seconds, weights, tests[0], history.name)
 
 
-def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
+def of_requests(trace: Path, server: Server, first: float, token: float) -> Load:
     """Return a load of recorded requests, by their own moments and lengths."""
     recorded = read_requests(trace).last(LONGEST_SECONDS)
     kinds = recorded.kinds()
@@ -103,7 +125,7 @@ def of_requests(trace: Path, server: str, first: float, token: float) -> Load:
 
 
 def simulated(
-    path: Path, load: Callable[[str, float, float], Load], server: str, tell: Progress, trials: int = 0
+    path: Path, load: Callable[[Server, float, float], Load], server: Server, tell: Progress, trials: int = 0
 ) -> Comparison:
     """Play a policy of a token service by its own objectives on a load, beside KEDA.
 
@@ -143,7 +165,7 @@ def simulated(
     def world(part: Load) -> World:
         begins = float((part.requests.arrived < 60).sum()) / 60
         services = _service(params, server, first, token, begins / usual.per_second)
-        return World((server,), services, part.requests, demand, demand, part.seconds)
+        return World((server.label,), services, part.requests, demand, demand, part.seconds)
 
     own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]))
     entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
@@ -162,7 +184,7 @@ def simulated(
     price = float(params.cost_per_hour[0, GPU])
     return Comparison(
         services=1,
-        servers=[server],
+        servers=[server.label],
         load=whole.label,
         seconds=judged.seconds,
         trials=trials,
@@ -190,11 +212,11 @@ def _check(params: Params, path: Path) -> None:
         raise EvaluationError(f"{path}: targets.gpu.minReplicas is 0; the token level needs at least 1")
 
 
-def _service(params: Params, server: str, first: float, token: float, need: Float | float) -> Services:
+def _service(params: Params, server: Server, first: float, token: float, need: Float | float) -> Services:
     low, high = int(params.min_replicas[0, GPU]), int(params.max_replicas[0, GPU])
     cold = float(params.cold_start_seconds[0, GPU])
     return Services.of(
-        [SERVERS[server]],
+        [server],
         first_seconds=first,
         token_seconds=token,
         patience=max(30.0, 4 * first),

@@ -12,7 +12,7 @@ from rlscaler_core.decision.types import Float
 from rlscaler_rl.simulation import generative
 from rlscaler_rl.simulation.tokens.demand import Probe, load_test, needs, only, weights_of
 from rlscaler_rl.simulation.tokens.episode import Demand
-from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind
+from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind, Server
 from rlscaler_rl.simulation.tokens.services import Requests, Services, drawn_requests
 
 GRID = 10
@@ -76,7 +76,8 @@ def drawn(count: int, seconds: int, seed: int) -> World:
     mixes = rng.dirichlet(np.full(len(KINDS), 1.0), count)
     size = np.exp(rng.uniform(np.log(SIZES[0]), np.log(SIZES[1]), count))
     tests = [
-        load_tests(name, mix, FIRST_SECONDS, token_objective(name)) for name, mix in zip(names, mixes, strict=True)
+        load_tests(SERVERS[name], mix, FIRST_SECONDS, token_objective(name))
+        for name, mix in zip(names, mixes, strict=True)
     ]
     usual = np.array([test[0].per_second for test in tests])
     relative = np.clip(generative.draw(count, seconds, rng, LOADS).rate, 0.0, 2.0).astype(np.float64)
@@ -149,19 +150,19 @@ def plain(demand: Demand) -> Demand:
 
 
 def load_tests(
-    server: str, share: Sequence[float], first: float, token: float, kinds: Sequence[Kind] = tuple(KINDS.values())
+    server: Server, share: Sequence[float], first: float, token: float, kinds: Sequence[Kind] = tuple(KINDS.values())
 ) -> tuple[Probe, ...]:
     """Return load tests of a mix, shares of `kinds` in order, and of each of KINDS alone.
 
     Raises ScenarioError for an objective of the first or of each further token, in seconds, that the server misses
     under any load.
     """
-    return load_test(SERVERS[server], share, first, token, kinds), *_alone(server, first, token)
+    return load_test(server, share, first, token, kinds), *_alone(server, first, token)
 
 
 @lru_cache(maxsize=64)
-def _alone(server: str, first: float, token: float) -> tuple[Probe, ...]:
-    return tuple(load_test(SERVERS[server], only(kind), first, token) for kind in KINDS)
+def _alone(server: Server, first: float, token: float) -> tuple[Probe, ...]:
+    return tuple(load_test(server, only(kind), first, token) for kind in KINDS)
 
 
 def _kinds(mix: Float, seconds: int, rng: np.random.Generator) -> Float:

@@ -1,0 +1,216 @@
+"""Calibration of the token level on a real server: load tests of some mixes, constants, and their error on another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens.client import Sent, Target
+from rlscaler_rl.evaluation.tokens.constants import Constants, fitted, measured, simulated
+from rlscaler_rl.results.document import Document, Progress
+from rlscaler_rl.results.table import Column, Table
+from rlscaler_rl.simulation.scenario import ScenarioError
+from rlscaler_rl.simulation.tokens.servers import Server
+
+SHARES = (0.2, 0.5, 0.8)
+"""Loads of each mix, as shares of the requests/s that the server answered when all came at once."""
+
+WAVES = 4
+"""Full batches of the load test in which all requests come at once, at least."""
+
+SPREAD = 0.5
+"""Lengths are drawn uniformly within this share of the mix's."""
+
+NAMES = {"first_p50": "TTFT p50", "first_p95": "TTFT p95", "token_p50": "TPOT p50", "token_p95": "TPOT p95"}
+"""Figures by name; the reciprocal of `all`, where all requests come at once, is the capacity."""
+
+
+class Mix(NamedTuple):
+    """Mean tokens of a prompt and of an answer."""
+
+    prompt: int
+    answer: int
+
+    @property
+    def label(self) -> str:
+        """Return the text that `mixes_of` reads."""
+        return f"{self.prompt}+{self.answer}"
+
+
+class LoadTest(Document):
+    """One load test, as measured and as simulated with the constants."""
+
+    mix: str
+    share: float | None
+    """Requests/s over those that the server answers at most; None: all requests came at once."""
+
+    requests: int
+    held_out: bool
+    """The constants were found without it."""
+
+    measured: dict[str, float]
+    simulated: dict[str, float]
+    """Fields of `constants.Figures`."""
+
+    def error(self, name: str) -> float:
+        """Return the error of a simulated figure in percent; of the capacity where the name is `all`."""
+        over = self.simulated[name] / self.measured[name]
+        return 100 * (1 / over - 1 if name == "all" else over - 1)
+
+
+class Calibration(Document):
+    """Constants of a server with the load tests that they are by."""
+
+    server: dict[str, Any]
+    """Fields of `simulation.tokens.servers.Server`."""
+
+    request_ms: float
+    loads: list[LoadTest]
+
+    def table(self) -> Table:
+        """Return a row for each load test."""
+        columns: dict[str, Column] = {
+            "mix": lambda row: row.mix + (", held out" if row.held_out else ""),
+            "load": lambda row: "all at once" if row.share is None else f"{100 * row.share:.0f} %",
+        }
+        columns |= {f"{text} ms": _cell(name) for name, text in NAMES.items()}
+        columns["requests/s"] = _requests_per_second
+        title = f"{self.server['label']}: measured / simulated"
+        return Table.of(columns, self.loads, title, text_columns=2)
+
+    def notes(self) -> list[str]:
+        """Return sentences on the constants and on their largest errors."""
+        of = self.server
+        held_out = [load for load in self.loads if load.held_out]
+        worst = {text: max((load.error(name) for load in held_out), key=abs) for name, text in NAMES.items()}
+        worst["capacity"] = max((load.error("all") for load in held_out if load.share is None), key=abs)
+        return [
+            f"An iteration takes {of['iteration_ms']:.3g} ms + {of['sequence_ms']:.3g} a sequence + "
+            f"{of['prompt_ms']:.3g} a prompt token + {of['held_ms']:.3g} a KV token; {self.request_ms:.3g} ms of a "
+            "first token are outside of iterations",
+            "Largest errors on the mix held out: " + ", ".join(f"{text} {e:+.0f} %" for text, e in worst.items()),
+        ]
+
+
+def _cell(name: str) -> Column:
+    return lambda row: f"{row.measured[name]:.3g} / {row.simulated[name]:.3g} ({row.error(name):+.0f} %)"
+
+
+def _requests_per_second(row: LoadTest) -> str:
+    if row.share is not None:
+        return ""
+    each = [1000 * row.requests / figures["all"] for figures in (row.measured, row.simulated)]
+    return f"{each[0]:.3g} / {each[1]:.3g} ({row.error('all'):+.0f} %)"
+
+
+def mixes_of(text: str) -> list[Mix]:
+    """Return mixes by text such as `700+20,100+100,300+60`. Raises EvaluationError that names the remedy."""
+    mixes = []
+    for part in text.split(","):
+        prompt, _, answer = part.partition("+")
+        if not (prompt.strip().isdecimal() and answer.strip().isdecimal() and int(prompt) > 1 and int(answer) > 3):
+            raise EvaluationError(
+                f"--mixes {part.strip()!r} is not PROMPT+ANSWER with at least 2 and 4 tokens, as in 700+20"
+            )
+        mixes.append(Mix(int(prompt), int(answer)))
+    if len(set(mixes)) < 3:
+        raise EvaluationError(f"--mixes {text!r}: two mixes for the constants and one to check them by are needed")
+    return mixes
+
+
+def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: int, tell: Progress) -> Calibration:
+    """Test a server under all mixes, find its constants on all but the last, and check them on the last.
+
+    :param limits: the server with its KV cache and the most tokens and sequences of an iteration; the rest is not read.
+    :param requests: requests of each load test; where all come at once, at least `WAVES` full batches.
+
+    Raises EvaluationError naming the address or the option, and the remedy.
+    """
+    longest = max(int((1 + SPREAD) * (mix.prompt + mix.answer)) for mix in mixes)
+    if longest >= limits.kv_tokens // 2:
+        raise EvaluationError(
+            f"--mixes: a request may have {longest:,} tokens, half of the KV cache of {limits.kv_tokens:,} or more; "
+            "shorten the mixes, or give the server more memory for its cache"
+        )
+    tests: list[tuple[Mix, float | None, Sent]] = []
+    for number, mix in enumerate(mixes):
+        tell(f"{mix.label} tokens, all at once")
+        rng = np.random.default_rng([number, 32])
+        count = max(requests, WAVES * limits.sequences)
+        together = _sent(target, mix, np.zeros(count), rng)
+        tests.append((mix, None, together))
+        for share in SHARES:
+            per_second = share * count / together.seconds
+            tell(f"{mix.label} tokens, {per_second:.3g} requests/s")
+            moments = np.cumsum(rng.exponential(1 / per_second, requests))
+            tests.append((mix, share, _sent(target, mix, moments - moments[0], rng)))
+    tell("constants")
+    light = [test for test in tests if test[1] == SHARES[0]]
+    order = [light[0], *(test for test in tests if test is not light[0])]
+    try:
+        constants = fitted(limits, [sent for mix, _, sent in order if mix != mixes[-1]])
+        return _calibration(constants, tests, mixes[-1])
+    except ScenarioError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def _sent(target: Target, mix: Mix, moments: Any, rng: np.random.Generator) -> Sent:
+    around = rng.uniform(1 - SPREAD, 1 + SPREAD, (2, len(moments)))
+    prompt, answer = (
+        np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)
+    )
+    return target.send(moments, prompt, answer, int(rng.integers(2**31)))
+
+
+def _calibration(constants: Constants, tests: list[tuple[Mix, float | None, Sent]], held_out: Mix) -> Calibration:
+    played = simulated(constants, [sent for _, _, sent in tests])
+    return Calibration(
+        server=asdict(constants.server),
+        request_ms=constants.request_ms,
+        loads=[
+            LoadTest(
+                mix=mix.label,
+                share=share,
+                requests=len(sent.at),
+                held_out=mix == held_out,
+                measured=measured(sent)._asdict(),
+                simulated=figures._asdict(),
+            )
+            for (mix, share, sent), figures in zip(tests, played, strict=True)
+        ],
+    )
+
+
+def draw(calibration: Calibration, path: Path) -> None:
+    """Draw measured and simulated times to the first and per further token, one column for each mix."""
+    from rlscaler_rl.results.figures import figure
+
+    mixes = list(dict.fromkeys(load.mix for load in calibration.loads))
+    canvas = figure(3.4 * len(mixes), 5.2)
+    grid = canvas.subplots(2, len(mixes), sharey="row", squeeze=False)
+    for column, mix in enumerate(mixes):
+        loads = [load for load in calibration.loads if load.mix == mix]
+        loads.sort(key=lambda load: np.inf if load.share is None else load.share)
+        places = range(len(loads))
+        labels = ["all at\nonce" if load.share is None else f"{100 * load.share:.0f} %" for load in loads]
+        for row, (kind, text) in enumerate((("first", "first token"), ("token", "each further token"))):
+            axes = grid[row][column]
+            for percent, colour in (("p50", "#4b7bbf"), ("p95", "#d1243c")):
+                name = f"{kind}_{percent}"
+                real = [load.measured[name] / 1000 for load in loads]
+                model = [load.simulated[name] / 1000 for load in loads]
+                axes.plot(places, real, "o", color=colour, label=f"{percent} measured")
+                axes.plot(places, model, "-", color=colour, label=f"{percent} simulated")
+            axes.set_yscale("log")
+            axes.set_xticks(list(places), labels)
+            if not column:
+                axes.set_ylabel(f"seconds to the {text}" if not row else f"seconds for {text}")
+        grid[0][column].set_title(f"{mix} tokens" + (", held out" if loads[0].held_out else ""))
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=4)
+    canvas.savefig(path, dpi=150)

@@ -1,0 +1,154 @@
+"""Load tests of a model server with OpenAI's interface, as one client sees the tokens that the server streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from typing import Any, NamedTuple
+
+import aiohttp
+import numpy as np
+
+from rlscaler_core.decision.types import Float, Int
+from rlscaler_rl.evaluation.errors import EvaluationError
+
+FIRST_ID, LAST_ID = 3, 500
+"""Token ids of prompts, drawn uniformly; every vocabulary has them, and the lowest ones are special tokens."""
+
+SILENCE_SECONDS = 600
+"""Longest time without a byte from the server."""
+
+_CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
+
+
+class Sent(NamedTuple):
+    """Requests of one load test in order of their moments; times in seconds, the first request is sent at 0."""
+
+    at: Float  # (M,) moments at which they were sent
+    prompt: Int  # (M,) tokens
+    answer: Int  # (M,) tokens
+    first: Float  # (M,) from sending to the first token
+    token: Float  # (M,) per further token; NaN for an answer of one token
+
+    @property
+    def seconds(self) -> float:
+        """Return the time from the first request to the last token of all answers."""
+        return float(np.max(self.at + self.first + np.nan_to_num(self.token) * (self.answer - 1)))
+
+
+class Target(NamedTuple):
+    """A model of a server."""
+
+    url: str
+    model: str
+
+    def send(self, at: Float, prompt: Int, answer: Int, seed: int) -> Sent:
+        """Send requests at their moments (M,) in seconds, with so many tokens (M,), and wait for all answers.
+
+        Raises EvaluationError naming the address, the answer of the server and the remedy.
+        """
+        return asyncio.run(_play(self, at, prompt, answer, np.random.default_rng([seed, 31])))
+
+
+def target(url: str, model: str | None) -> Target:
+    """Return the model of that name, by default the first that the server lists."""
+    url = url.rstrip("/").removesuffix("/v1")
+    names = [str(entry["id"]) for entry in json.loads(_get(f"{url}/v1/models"))["data"]]
+    if model is None and not names:
+        raise EvaluationError(f"{url}/v1/models lists no model; name one with --model")
+    if model is not None and model not in names:
+        raise EvaluationError(f"{url}: no model {model!r}; --model is one of {', '.join(names)}")
+    return Target(url, model or names[0])
+
+
+def kv_tokens(url: str) -> int:
+    """Return the tokens that the KV cache holds, by `vllm:cache_config_info` of the server's metrics.
+
+    Raises EvaluationError where the series or one of its labels is missing.
+    """
+    series = _CACHE.search(_get(f"{url}/metrics"))
+    labels = dict(re.findall(r'(\w+)="([^"]*)"', series[1])) if series else {}
+    try:
+        return int(labels["num_gpu_blocks"]) * int(labels["block_size"])
+    except (KeyError, ValueError) as error:
+        raise EvaluationError(
+            f"{url}/metrics: no vllm:cache_config_info with num_gpu_blocks and block_size; name the size of the KV "
+            "cache with --kv-tokens"
+        ) from error
+
+
+def _get(url: str) -> str:
+    async def get() -> str:
+        async with aiohttp.ClientSession() as session, session.get(url) as answer:
+            answer.raise_for_status()
+            return await answer.text()
+
+    try:
+        return asyncio.run(get())
+    except (aiohttp.ClientError, OSError) as error:
+        raise EvaluationError(f"{url}: {error}; name the address of a server that is up") from error
+
+
+async def _play(target: Target, at: Float, prompt: Int, answer: Int, rng: np.random.Generator) -> Sent:
+    bodies = [
+        {
+            "model": target.model,
+            "prompt": rng.integers(FIRST_ID, LAST_ID, count).tolist(),
+            "max_tokens": int(tokens),
+            "ignore_eos": True,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        for count, tokens in zip(prompt, answer, strict=True)
+    ]
+    timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENCE_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+        # Connections and whatever the server does once are not part of the first measured request.
+        await _request(session, target, bodies[0], 0.0)
+        begin = time.perf_counter()
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(_request(session, target, body, begin + moment))
+                    for body, moment in zip(bodies, at, strict=True)
+                ]
+        except* EvaluationError as errors:
+            raise errors.exceptions[0] from None
+    sent, first, last = np.array([task.result() for task in tasks]).T
+    further = np.where(answer > 1, (last - first) / np.maximum(answer - 1, 1), np.nan)
+    return Sent(sent - sent[0], prompt, answer, first - sent, further)
+
+
+async def _request(
+    session: aiohttp.ClientSession, target: Target, body: dict[str, Any], moment: float
+) -> tuple[float, float, float]:
+    """Return when a request was sent, and when its first and its last token came."""
+    await asyncio.sleep(max(moment - time.perf_counter(), 0.0))
+    sent, first, last, streamed = time.perf_counter(), 0.0, 0.0, 0
+    url = f"{target.url}/v1/completions"
+    try:
+        async with session.post(url, json=body) as answer:
+            if answer.status != 200:
+                raise EvaluationError(
+                    f"{url} answers {answer.status}: {(await answer.text())[:300]}; a server is needed that takes "
+                    "prompts as token ids and `ignore_eos`, as vLLM and SGLang do"
+                )
+            async for line in answer.content:
+                if not line.startswith(b"data: {"):
+                    continue
+                now, event = time.perf_counter(), json.loads(line[6:])
+                if event.get("choices"):
+                    first, last = first or now, now
+                if event.get("usage"):
+                    streamed = event["usage"]["completion_tokens"]
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise EvaluationError(f"{url}: {type(error).__name__} {error}; see the log of the server") from error
+    if streamed != body["max_tokens"] or not first:
+        raise EvaluationError(
+            f"{url} streamed {streamed} tokens of {body['max_tokens']}; a server is needed that honours "
+            "`ignore_eos` and `stream_options`, with a context that is long enough for --mixes"
+        )
+    return sent, first, last

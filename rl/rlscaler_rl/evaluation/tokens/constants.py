@@ -1,0 +1,113 @@
+"""Constants of a model server by its load tests: those with which the token level gives the same figures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.tokens.client import Sent
+from rlscaler_rl.simulation.tokens.level import TokenLevel
+from rlscaler_rl.simulation.tokens.servers import Server
+from rlscaler_rl.simulation.tokens.services import Requests, Services
+
+FIXED = (0.9, 0.6, 0.3)
+"""Shares of an iteration under light load that are taken to be there with any batch; a search begins from each."""
+
+LEAST_MS = 1e-7
+EVALUATIONS = 800
+
+
+class Figures(NamedTuple):
+    """Figures of a load test in milliseconds."""
+
+    first_p50: float
+    first_p95: float
+    token_p50: float
+    token_p95: float
+    all: float
+    """From the first request to the last token of all answers."""
+
+
+class Constants(NamedTuple):
+    """A server, and the part of a first token that no iteration explains, such as the way of the request to it."""
+
+    server: Server
+    request_ms: float
+
+
+def measured(sent: Sent) -> Figures:
+    """Return the figures of a load test as the client saw them."""
+    return _figures(sent.first, sent.token, sent.seconds)
+
+
+def simulated(constants: Constants, tests: Sequence[Sent]) -> list[Figures]:
+    """Return the figures of load tests when their requests are played on the token level at the same moments.
+
+    Raises ScenarioError where a request needs half of the KV cache.
+    """
+    until = max(20 * test.seconds for test in tests)
+    services = Services.of(
+        [constants.server] * len(tests),
+        initial=1,
+        max_replicas=1,
+        retries=0,
+        first_seconds=until,
+        patience=2 * until,
+        token_seconds=np.inf,
+    )
+    at, prompt, answer = (np.concatenate([test[column] for test in tests]) for column in range(3))
+    bounds = np.concatenate([[0], np.cumsum([len(test.at) for test in tests])]).astype(np.int64)
+    nothing = np.zeros(len(at))
+    level = TokenLevel(services, Requests(bounds, at, prompt, answer, nothing, nothing))
+    level.advance(until)
+    figures = []
+    for test, a, b in zip(tests, bounds[:-1], bounds[1:], strict=True):
+        # A server so slow that an answer is not complete by then counts as complete at the end of the simulation.
+        first = np.nan_to_num(level.fleet.first[a:b], nan=until) + constants.request_ms / 1000
+        token = np.where(test.answer > 1, np.nan_to_num(level.fleet.token[a:b], nan=until), np.nan)
+        figures.append(_figures(first, token, test._replace(first=first, token=token).seconds))
+    return figures
+
+
+def fitted(server: Server, tests: Sequence[Sent]) -> Constants:
+    """Return the constants with the least squares of the logarithms of simulated over measured figures.
+
+    :param server: its limits are known; its four constants of an iteration are not read.
+    :param tests: load tests of two or more mixes; the first is under the lightest load.
+    """
+    goal = np.log([measured(test) for test in tests])
+
+    def constants(logarithms: Float) -> Constants:
+        names = ("iteration_ms", "sequence_ms", "prompt_ms", "held_ms")
+        values = np.exp(logarithms).tolist()
+        return Constants(replace(server, **dict(zip(names, values, strict=False))), values[-1])
+
+    def loss(logarithms: Float) -> float:
+        figures = simulated(constants(logarithms), tests)
+        return float(np.mean((np.log(figures) - goal) ** 2))
+
+    light = measured(tests[0])
+    length = float(np.mean(tests[0].prompt))
+    searches = []
+    for fixed in FIXED:
+        start = [
+            fixed * light.token_p50,
+            (1 - fixed) * light.token_p50 / 2,
+            max(light.first_p50 - light.token_p50, 0.1 * light.first_p50) / length,
+            (1 - fixed) * light.token_p50 / 2 / length,
+            0.05 * light.first_p50,
+        ]
+        options = {"maxfev": EVALUATIONS, "adaptive": True, "xatol": 1e-3, "fatol": 1e-6}
+        bounds = [(np.log(LEAST_MS), None)] * len(start)
+        searches.append(minimize(loss, np.log(start), method="Nelder-Mead", bounds=bounds, options=options))
+    return constants(min(searches, key=lambda result: float(result.fun)).x)
+
+
+def _figures(first: Float, token: Float, seconds: float) -> Figures:
+    values = [*np.percentile(first, (50, 95)), *np.nanpercentile(token, (50, 95)), seconds]
+    return Figures(*(1000 * float(value) for value in values))

@@ -1,0 +1,220 @@
+"""`rlscaler tokens calibrate`: load tests of a model server, its constants, and the file that other commands read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from aiohttp import web
+from click.testing import CliRunner, Result
+
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens.calibrate import Mix, mixes_of
+from rlscaler_rl.evaluation.tokens.cli import tokens
+from rlscaler_rl.evaluation.tokens.client import Sent, kv_tokens, target
+from rlscaler_rl.evaluation.tokens.constants import Constants, fitted, measured, simulated
+from rlscaler_rl.evaluation.tokens.single import server_of
+from rlscaler_rl.simulation.tokens.servers import SERVERS, Server
+
+TRUTH = Constants(Server("truth", 12.0, 0.8, 0.3, 0.002, 20_000, 512, 8, "test"), 3.0)
+
+
+class ModelServer:
+    """A server with OpenAI's interface on loopback that streams each token after `token_seconds`."""
+
+    def __init__(self) -> None:
+        self.token_seconds, self.missing, self.refusal, self.metrics = 0.001, 0, "", ""
+        self.bodies: list[dict[str, Any]] = []
+
+    async def complete(self, request: web.Request) -> web.StreamResponse:
+        body = await request.json()
+        self.bodies.append(body)
+        if self.refusal:
+            return web.json_response({"error": self.refusal}, status=400)
+        answer = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await answer.prepare(request)
+        count = body["max_tokens"] - self.missing
+        for _ in range(count):
+            await asyncio.sleep(self.token_seconds)
+            await answer.write(b'data: {"choices": [{"text": ""}]}\n\n')
+        usage = {"choices": [], "usage": {"completion_tokens": count}}
+        await answer.write(f"data: {json.dumps(usage)}\n\ndata: [DONE]\n\n".encode())
+        return answer
+
+    def application(self) -> web.Application:
+        async def models(request: web.Request) -> web.Response:
+            return web.json_response({"data": [{"id": "tiny"}]})
+
+        async def metrics(request: web.Request) -> web.Response:
+            return web.Response(text=self.metrics)
+
+        application = web.Application()
+        application.add_routes([web.get("/v1/models", models), web.get("/metrics", metrics)])
+        application.add_routes([web.post("/v1/completions", self.complete)])
+        return application
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[ModelServer, str]]:
+    """A running server, and its address."""
+    model, loop, port = ModelServer(), asyncio.new_event_loop(), 0
+    runner = web.AppRunner(model.application())
+    ready = threading.Event()
+
+    async def start() -> None:
+        nonlocal port
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        ready.set()
+
+    def serve() -> None:
+        loop.run_until_complete(start())
+        loop.run_forever()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    ready.wait()
+    yield model, f"http://127.0.0.1:{port}"
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(tokens, [str(argument) for argument in arguments])
+
+
+def test_a_client_sees_every_token_of_the_answers(server: tuple[ModelServer, str]) -> None:
+    model, url = server
+    prompt, answer = np.array([5, 3, 8]), np.array([4, 1, 20])
+    sent = target(f"{url}/v1/", None).send(np.array([0.0, 0.05, 0.1]), prompt, answer, 0)
+    received = model.bodies[1:]
+    assert sorted(len(body["prompt"]) for body in received) == [3, 5, 8], "the first request warms the server up"
+    assert all(body["model"] == "tiny" and body["ignore_eos"] and body["stream"] for body in received)
+    assert sent.at[0] == 0
+    assert (np.diff(sent.at) >= 0.049).all()
+    assert (sent.first >= model.token_seconds).all()
+    assert np.isnan(sent.token).tolist() == [False, True, False]
+    assert (sent.token[[0, 2]] >= model.token_seconds).all()
+    assert sent.seconds == pytest.approx((sent.at + sent.first + np.nan_to_num(sent.token) * (answer - 1)).max())
+
+
+def test_a_server_that_cannot_be_measured_is_named(server: tuple[ModelServer, str]) -> None:
+    model, url = server
+    ones = np.ones(2, np.int32)
+    chosen = target(url, "tiny")
+    with pytest.raises(EvaluationError, match=r"no model 'large'; --model is one of tiny"):
+        target(url, "large")
+    model.refusal = "no token ids"
+    with pytest.raises(
+        EvaluationError, match=r"/v1/completions answers 400: .*no token ids.* takes prompts as token ids"
+    ):
+        chosen.send(np.zeros(2), ones, 4 * ones, 0)
+    model.refusal, model.missing = "", 1
+    with pytest.raises(EvaluationError, match=r"streamed 3 tokens of 4; .* `ignore_eos`"):
+        chosen.send(np.zeros(2), ones, 4 * ones, 0)
+    with pytest.raises(EvaluationError, match="name the address of a server that is up"):
+        target("http://127.0.0.1:1", None)
+
+
+def test_the_size_of_the_kv_cache_is_read_from_the_metrics(server: tuple[ModelServer, str]) -> None:
+    model, url = server
+    model.metrics = 'vllm:cache_config_info{block_size="128",cache_dtype="auto",num_gpu_blocks="512"} 1.0\n'
+    assert kv_tokens(url) == 65_536
+    model.metrics = 'vllm:cache_config_info{block_size="128",num_gpu_blocks="None"} 1.0\n'
+    with pytest.raises(EvaluationError, match="--kv-tokens"):
+        kv_tokens(url)
+
+
+def test_wrong_mixes_and_limits_are_told(server: tuple[ModelServer, str], tmp_path: Path) -> None:
+    model, url = server
+    assert mixes_of("700+20, 100+100,300+60") == [Mix(700, 20), Mix(100, 100), Mix(300, 60)]
+    with pytest.raises(EvaluationError, match=r"'700' is not PROMPT\+ANSWER"):
+        mixes_of("700,100+100,300+60")
+    with pytest.raises(EvaluationError, match="two mixes for the constants"):
+        mixes_of("700+20,700+20,300+60")
+    few = ("calibrate", url, "--out", tmp_path / "out", "--kv-tokens", 500)
+    assert "shorten the mixes" in invoke(*few).output
+    assert "must be above --sequences 256" in invoke(*few, "--batched-tokens", 256).output
+    assert not model.bodies, "nothing is measured with wrong options"
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("{}", "no JSON with a field server"),
+        ("no JSON", "no JSON with a field server"),
+        ('{"server": {"label": "a", "iteration_ms": "fast"}}', "server.iteration_ms: "),
+    ],
+)
+def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, written: str, told: str) -> None:
+    path = tmp_path / "calibration.json"
+    path.write_text(written)
+    result = invoke("weights", "--server", path)
+    assert result.exit_code == 2
+    assert f"--server {path}: {told}" in result.output
+    assert "neither a preset nor a file" in invoke("weights", "--server", tmp_path / "none.json").output
+    assert server_of("8b-a100") is SERVERS["8b-a100"]
+
+
+def _played(mix: tuple[int, int], per_second: float | None, rng: np.random.Generator, count: int = 40) -> Sent:
+    """Return a load test of the server `TRUTH`, whose times are a tenth off by noise."""
+    prompt, answer = (np.maximum(np.rint(mean * rng.uniform(0.5, 1.5, count)), 2).astype(np.int32) for mean in mix)
+    at = np.zeros(count) if per_second is None else np.cumsum(rng.exponential(1 / per_second, count))
+    return simulated_test(Sent(at - at[0], prompt, answer, np.full(count, 20.0), np.full(count, 0.1)), rng)
+
+
+def simulated_test(test: Sent, rng: np.random.Generator) -> Sent:
+    """Return the test with the times of `TRUTH` and noise."""
+    from rlscaler_rl.evaluation.tokens import constants as module
+
+    seen: list[Any] = []
+
+    def keep(first: Any, token: Any, seconds: float) -> Any:
+        seen.append((first, token))
+        return module.Figures(*[1.0] * 5)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_figures", keep)
+        simulated(TRUTH, [test])
+    first, token = (times * np.exp(0.1 * rng.standard_normal(len(times))) for times in seen[0])
+    return test._replace(first=first, token=token)
+
+
+@pytest.mark.slow
+def test_constants_are_found_again_from_the_load_tests_of_a_known_server() -> None:
+    rng = np.random.default_rng(0)
+    tests = [_played(mix, rate, rng) for mix in ((60, 120), (700, 12)) for rate in (0.5, 2.0, 4.0, None)]
+    constants = fitted(TRUTH.server, tests)
+    for name in ("iteration_ms", "prompt_ms"):
+        assert getattr(constants.server, name) == pytest.approx(getattr(TRUTH.server, name), rel=0.15), name
+    held_out = _played((300, 60), None, rng)
+    for name, real, model in zip(
+        measured(held_out)._fields, measured(held_out), simulated(constants, [held_out])[0], strict=True
+    ):
+        assert model == pytest.approx(real, rel=0.15), name
+
+
+@pytest.mark.slow
+def test_a_calibrated_server_is_one_of_the_other_commands(server: tuple[ModelServer, str], tmp_path: Path) -> None:
+    _, url = server
+    given = ("--mixes", "40+8,10+30,20+15", "--requests", 20, "--sequences", 4, "--kv-tokens", 200_000)
+    result = invoke("calibrate", url, *given, "--out", tmp_path, "-o", "json")
+    assert result.exit_code == 0, result.output
+    calibration = json.loads(result.stdout)
+    assert [load["held_out"] for load in calibration["loads"]] == [False] * 8 + [True] * 4
+    assert all(load["measured"]["token_p50"] >= 1 for load in calibration["loads"]), "a token takes 1 ms"
+    assert (tmp_path / "calibration.png").stat().st_size > 10_000
+    text = (tmp_path / "calibration.md").read_text()
+    assert "Largest errors on the mix held out: TTFT p50" in text
+    weights = invoke("weights", "--server", tmp_path / "calibration.json", "--ttft", 600, "--tpot", 60)
+    assert "tokenWeights" in weights.output, weights.output
