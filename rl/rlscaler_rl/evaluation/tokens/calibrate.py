@@ -98,14 +98,18 @@ class Calibration(Document):
 
 
 def _cell(name: str) -> Column:
-    return lambda row: f"{row.measured[name]:.3g} / {row.simulated[name]:.3g} ({row.error(name):+.0f} %)"
+    return lambda row: _pair(row.measured[name], row.simulated[name], row.error(name))
 
 
 def _requests_per_second(row: LoadTest) -> str:
     if row.share is not None:
         return ""
-    each = [1000 * row.requests / figures["all"] for figures in (row.measured, row.simulated)]
-    return f"{each[0]:.3g} / {each[1]:.3g} ({row.error('all'):+.0f} %)"
+    return _pair(*(1000 * row.requests / figures["all"] for figures in (row.measured, row.simulated)), row.error("all"))
+
+
+def _pair(measured: float, simulated: float, error: float) -> str:
+    numbers = (f"{value:,.0f}" if value >= 100 else f"{value:.3g}" for value in (measured, simulated))
+    return f"{' / '.join(numbers)} ({error:+.0f} %)"
 
 
 def mixes_of(text: str) -> list[Mix]:

@@ -11,6 +11,9 @@ from click.core import ParameterSource
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
 from rlscaler_rl.evaluation.tokens import SERVER_HELP
 
+TABLE_WIDTH = 140
+"""Columns of a terminal that the load tests of a calibration need, two figures and an error in a cell."""
+
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
 _server = click.option("--server", required=True, help=SERVER_HELP)
@@ -129,7 +132,7 @@ def calibrate(
     from rlscaler_rl.evaluation.tokens import calibrate as calibration
     from rlscaler_rl.evaluation.tokens.client import kv_tokens as cache_of
     from rlscaler_rl.evaluation.tokens.client import target
-    from rlscaler_rl.results.document import progress, show_table, write
+    from rlscaler_rl.results.document import print_table, progress, write
     from rlscaler_rl.simulation.tokens.servers import Server
 
     if batched_tokens <= sequences:
@@ -143,7 +146,11 @@ def calibrate(
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "calibration")
     calibration.draw(result, out / "calibration.png")
-    show_table(result, table, [*result.notes(), f"{out}/calibration.json is a --server of `rlscaler tokens`"], output)
+    if output == "json":
+        click.echo(result.json_text())
+    else:
+        notes = [*result.notes(), f"{out}/calibration.json is a --server of `rlscaler tokens`"]
+        print_table(table, notes, width=TABLE_WIDTH)
 
 
 @tokens.command()
