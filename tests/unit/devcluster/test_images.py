@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,15 @@ def test_trimming_keeps_what_is_loaded(tmp_path: Path) -> None:
     assert not (tmp_path / "bin").exists()
     assert not list(tmp_path.glob("numpy/*"))
     assert list((tmp_path / "__pycache__").glob("program.*.pyc"))
+
+
+def test_every_module_that_an_image_starts_from_exists() -> None:
+    text = (ROOT / "image" / "Dockerfile").read_text().replace("\\\n", " ")
+    names = [name for line in re.findall(r"trim\.py /app/lib (.*)", text) for name in line.split()]
+    modules = [name for name in names if name.startswith("rlscaler_")]
+    assert len(modules) > 7
+    # Not imported: Locust patches the standard library.
+    assert [name for name in modules if find_spec(name) is None] == []
 
 
 def test_trimming_fails_where_a_name_cannot_be_loaded(tmp_path: Path) -> None:
