@@ -30,6 +30,7 @@ class ModelServer:
 
     def __init__(self) -> None:
         self.token_seconds, self.missing, self.refusal, self.metrics = 0.001, 0, "", ""
+        self.models: Any = {"data": [{"id": "tiny"}]}
         self.bodies: list[dict[str, Any]] = []
 
     async def complete(self, request: web.Request) -> web.StreamResponse:
@@ -49,7 +50,7 @@ class ModelServer:
 
     def application(self) -> web.Application:
         async def models(request: web.Request) -> web.Response:
-            return web.json_response({"data": [{"id": "tiny"}]})
+            return web.json_response(self.models)
 
         async def metrics(request: web.Request) -> web.Response:
             return web.Response(text=self.metrics)
@@ -124,6 +125,9 @@ def test_a_server_that_cannot_be_measured_is_named(server: tuple[ModelServer, st
         chosen.send(np.zeros(2), ones, 4 * ones, 0)
     with pytest.raises(EvaluationError, match="name the address of a server that is up"):
         target("http://127.0.0.1:1", None)
+    model.models = []
+    with pytest.raises(EvaluationError, match="/v1/models is no list of models"):
+        target(url, None)
 
 
 def test_the_size_of_the_kv_cache_is_read_from_the_metrics(server: tuple[ModelServer, str]) -> None:

@@ -104,7 +104,8 @@ def _cell(name: str) -> Column:
 def _requests_per_second(row: LoadTest) -> str:
     if row.share is not None:
         return ""
-    return _pair(*(1000 * row.requests / figures["all"] for figures in (row.measured, row.simulated)), row.error("all"))
+    real, model = (1000 * row.requests / figures["all"] for figures in (row.measured, row.simulated))
+    return _pair(real, model, row.error("all"))
 
 
 def _pair(measured: float, simulated: float, error: float) -> str:

@@ -53,9 +53,17 @@ class Target(NamedTuple):
 
 
 def target(url: str, model: str | None) -> Target:
-    """Return the model of that name, by default the first that the server lists."""
+    """Return the model of that name, by default the first that the server lists.
+
+    Raises EvaluationError naming the address and the remedy.
+    """
     url = url.rstrip("/").removesuffix("/v1")
-    names = [str(entry["id"]) for entry in json.loads(_get(f"{url}/v1/models"))["data"]]
+    try:
+        names = [str(entry["id"]) for entry in json.loads(_get(f"{url}/v1/models"))["data"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise EvaluationError(
+            f"{url}/v1/models is no list of models; name the address of a server with OpenAI's interface"
+        ) from error
     if model is None and not names:
         raise EvaluationError(f"{url}/v1/models lists no model; name one with --model")
     if model is not None and model not in names:
@@ -144,7 +152,7 @@ async def _request(
                     first, last = first or now, now
                 if event.get("usage"):
                     streamed = event["usage"]["completion_tokens"]
-    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
         raise EvaluationError(f"{url}: {type(error).__name__} {error}; see the log of the server") from error
     if streamed != body["max_tokens"] or not first:
         raise EvaluationError(
