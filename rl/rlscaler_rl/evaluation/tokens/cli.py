@@ -62,7 +62,7 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 @_mix
 @output_option
 def simulate(policy: Path, history: Path | None, trace: Path | None, server: str, mix: str, output: str) -> None:
-    """Play the RLScalingPolicy in the file POLICY on a recorded load beside KEDA; its unit is tokens, its signal ttft.
+    """Play a policy in tokens with signal ttft, the file POLICY, on a recorded load beside KEDA and WVA.
 
     \b
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat

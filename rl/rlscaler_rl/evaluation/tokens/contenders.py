@@ -1,4 +1,4 @@
-"""Autoscalers of token services: the forecast rule on several loads, and KEDA on several numbers of vLLM."""
+"""Autoscalers of token services: the forecast rule on several loads, KEDA on several numbers of vLLM, and WVA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings
 from rlscaler_core.decision.types import Int, Samples, State
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN
-from rlscaler_rl.baselines.contender import column
+from rlscaler_rl.baselines.contender import Value, column
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
 from rlscaler_rl.evaluation.tuning.spaces import GAINS, Point, Space
@@ -26,6 +26,33 @@ class KedaSignal(Hpa):
     def recommend(self, samples: Samples, state: State, current: Int) -> Int:
         value = np.stack([samples.arrival_rate, np.full(len(samples), np.nan)], axis=1)
         return average_value_replicas(current, value, self.target, column(self.settings.tolerance))
+
+
+@dataclass(frozen=True, slots=True)
+class WvaSettings(HpaSettings):
+    """Thresholds of WVA, and the HPA on its number."""
+
+    rise: Value = 0.85
+    """Demand over capacity, with replicas that start, above which replicas are added."""
+
+    keep: Value = 0.7
+    """Demand over the capacity of the ready replicas below which replicas are removed."""
+
+
+class Wva(KedaSignal):
+    """llm-d's workload-variant autoscaler 0.9 with one variant, and an HPA that follows its number of replicas.
+
+    Source: https://github.com/llm-d/llm-d-workload-variant-autoscaler, internal/engines/pipeline.
+    """
+
+    settings: WvaSettings
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        demand, ready = samples.arrival_rate[:, None], samples.ready_replicas
+        missing = np.ceil(np.maximum(demand / column(self.settings.rise) - current, 0.0))
+        spare = np.floor(np.maximum(ready - demand / column(self.settings.keep), 0.0))
+        wanted = np.where(missing > 0, current + missing, np.maximum(current - spare, 1))
+        return average_value_replicas(current, wanted, np.ones_like(wanted), column(self.settings.tolerance))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +92,23 @@ def _keda(name: str, label: str, signal: Signal, default: float, low: float, hig
     return Entry(Tunable(name, label, space, begin, settings, lambda chosen, rate: KedaSignal(chosen)), signal)
 
 
+def _wva() -> Entry:
+    space: Space = {
+        "rise": FloatDistribution(0.3, 1.3, log=True),
+        "keep": FloatDistribution(0.4, 0.95),
+        "down_window": IntDistribution(0, 600, step=30),
+    }
+
+    def settings(point: Point) -> Any:
+        down = replace(DEFAULT_SCALE_DOWN, stabilization_seconds=float(point["down_window"]))
+        pools: Any = {"target": (1.0, 1.0), "min_replicas": (0, 0), "scaled": (True, True)}
+        return WvaSettings(**pools, down=down, rise=point["rise"], keep=point["keep"] * point["rise"])
+
+    begin = {"rise": 0.85, "keep": 0.7 / 0.85, "down_window": 300}
+    tunable = Tunable("wva", "WVA on saturation", space, begin, settings, lambda chosen, rate: Wva(chosen))
+    return Entry(tunable, "saturation")
+
+
 ENTRIES: tuple[Entry, ...] = (
     _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True),
     _rule("declared", "rule, weighted tokens, declared capacity", "tokens"),
@@ -73,6 +117,7 @@ ENTRIES: tuple[Entry, ...] = (
     _keda("waiting", "KEDA on waiting", "waiting", 5.0, 0.2, 50.0),
     _keda("in_flight", "KEDA on running + waiting", "in_flight", 16.0, 1.0, 250.0),
     _keda("kv", "KEDA on KV usage", "kv", 0.8, 0.01, 0.95),
+    _wva(),
     _rule("mix", "rule, mix and capacity known", "mix", exact=True),
 )
 """The first is the subject of comparisons."""

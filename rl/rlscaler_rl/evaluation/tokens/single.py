@@ -1,4 +1,4 @@
-"""One token service by its policy: load tests of its server, and a recorded load beside KEDA as guides set it up."""
+"""One token service by its policy: load tests of its server, and a recorded load beside KEDA and WVA."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rlscaler_rl.workloads.recording import read_load
 LONGEST_SECONDS = 6 * 3600
 """The end of a longer history is played."""
 
-RIVALS = ("waiting", "in_flight", "kv")
+RIVALS = ("waiting", "in_flight", "kv", "wva")
 
 
 def server_of(text: str) -> Server:
@@ -127,11 +127,11 @@ def of_requests(trace: Path, server: Server, first: float, token: float) -> Load
 def simulated(
     path: Path, load: Callable[[Server, float, float], Load], server: Server, tell: Progress, trials: int = 0
 ) -> Comparison:
-    """Play a policy of a token service by its own objectives on a load, beside KEDA.
+    """Play a policy of a token service by its own objectives on a load, beside KEDA and WVA.
 
     :param load: returns the load of a server with objectives of the first token and of each further one, in seconds.
-    :param trials: settings that are tried for KEDA on the earlier half of the load, so that all are played on the later
-        one; 0: KEDA as guides set it up, on all of it.
+    :param trials: settings that are tried for each of them on the earlier half of the load, so that all are played on
+        the later one; 0: as guides set them up, on all of it.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """

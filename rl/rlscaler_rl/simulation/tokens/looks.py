@@ -15,11 +15,12 @@ from rlscaler_core.decision.joint import worst_latency
 from rlscaler_core.decision.tables import make_samples
 from rlscaler_core.decision.types import Float, Samples
 from rlscaler_rl.simulation.tokens.level import TokenLevel
+from rlscaler_rl.simulation.tokens.saturation import Saturation
 from rlscaler_rl.simulation.tokens.state import FIRST_BUCKETS, READY, STARTING, TOKEN_BUCKETS
 
-Signal = Literal["requests", "tokens", "mix", "waiting", "in_flight", "kv"]
+Signal = Literal["requests", "tokens", "mix", "waiting", "in_flight", "kv", "saturation"]
 """Number that an autoscaler goes by: requests/s, weighted tokens/s, requests/s each weighed by the need of its kind,
-requests that wait, that run or wait, or KV caches in use, in replicas."""
+requests that wait, that run or wait, KV caches in use, in replicas, or the demand of `Saturation`, in replicas."""
 
 LOOK_SECONDS = 5.0
 WINDOW_SECONDS = 30.0
@@ -77,6 +78,7 @@ class Looks:
     def __init__(self, level: TokenLevel, weights: Float, per_second: Float | None = None) -> None:
         """`weights` (N, 2) are those of a token of a prompt and of an answer."""
         self.level, self.weights, self.per_second = level, weights, per_second
+        self.saturation = Saturation(level.services)
         self._seen: deque[Counters] = deque([counters(level, per_second)])
 
     def look(self) -> None:
@@ -101,6 +103,9 @@ class Looks:
         if signal == "kv":
             pod = self.level.fleet.pod
             return np.asarray((pod["held"] * (pod["phase"] == READY)).sum(axis=1) / self.level.services.kv_tokens)
+        if signal == "saturation":
+            prompt, answer = self._lengths(now)
+            return self.saturation.demand(self.level.fleet.pod, prompt, answer)
         seconds = now.time - before.time
         if seconds <= 0:
             return np.full(len(now.waiting), np.nan)
@@ -126,6 +131,12 @@ class Looks:
         before = self._seen[0]
         over = now.over - before.over
         return np.where(over > 0, self._weighted(now, before) / np.where(over > 0, over, 1.0), np.nan)
+
+    def _lengths(self, now: Counters) -> tuple[Float, Float]:
+        """Return the mean tokens (N,) of a prompt and of an answer in the last ten minutes; NaN where none was over."""
+        before = self._seen[0]
+        over = np.where(now.over > before.over, now.over - before.over, np.nan)
+        return (now.prompt - before.prompt) / over, (now.answer - before.answer) / over
 
     def near(self) -> Float:
         """(N,) the worse of the 95th percentiles of TTFT and TPOT, each over its objective, as in the operator."""
