@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rlscaler_rl.training import checkpoint
 from rlscaler_rl.training.config import ConfigError, TrainingConfig
@@ -20,6 +23,9 @@ from rlscaler_rl.training.files import write_atomically
 FIGURES = ("j", "cost", "late_percent")
 BEST = ("best_model.zip", "policy.onnx", "manifest.json", "config.json", "training_progress.json")
 TOKEN = ".shared"
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,12 +221,26 @@ def _finish(folder: Path, config: TrainingConfig, results: list[SeedResult], say
         from rlscaler_rl.training.distil import DISTILLED, distil
 
         say(f"one network of {len(good)} seeds")
-        body[DISTILLED] = distil(folder, config, [result.seed for result in good], best)
+        body[DISTILLED] = _with_one_thread(distil, folder, config, [result.seed for result in good], best)
         # Validation does not choose between it and the best seed: its intervals are wider than their difference.
         chosen = DISTILLED
     write_atomically(folder / "seeds.json", json.dumps(body | {"best": best}, indent=1) + "\n")
     for file in BEST:
         write_atomically(folder / file, (folder / chosen / file).read_bytes())
+
+
+def _with_one_thread(function: Callable[..., T], *arguments: Any) -> T:
+    """Return the result of a function in a process whose numerical libraries have one thread, as those of seeds."""
+    # Sums depend on the number of threads, and the libraries read it when they are loaded.
+    before = dict(os.environ)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    try:
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            return pool.submit(function, *arguments).result()
+    finally:
+        for name in THREADS:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _over(results: list[SeedResult], function: Callable[[Iterable[float]], float]) -> dict[str, float]:

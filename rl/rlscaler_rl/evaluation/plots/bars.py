@@ -55,7 +55,7 @@ def metrics(result: ResultFile) -> Figure:
             if metric == "cost":
                 _floors(panel, result)
         handles, texts = axes[0, 0].get_legend_handles_labels()
-        picture.legend(handles, texts, loc="outside lower center", ncols=len(labels), fontsize=9.5)
+        picture.legend(handles, texts, loc="outside lower center", ncols=4, fontsize=9.5)
         first = labels[0]
         played = f"{first.runs} runs x {first.episodes} episodes"
         title = f"{result.model.name}: mean of {played}, whiskers from lowest to highest run"

@@ -77,7 +77,7 @@ def radar(result: ResultFile) -> Figure:
             panel.spines["polar"].set_color("#d5d9dd")
             panel.set_title(tables.title(workload.name), loc="center", pad=14)
         handles, labels = axes[0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside lower center", ncols=len(labels), fontsize=9)
+        picture.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
         figures.headline(picture, "Outward is better; each axis relative to the best shown, SLO absolute", 12)
     return picture
 
