@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from rlscaler_core.decision.action import PLACEMENT_HEAD, POOL_HEADS
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.manifest import Manifest
-from rlscaler_rl.training import distil
+from rlscaler_rl.training import distil, seeds
 from rlscaler_rl.training.export import export, write
 from rlscaler_rl.training.train import make_env, make_model, prepare
 
@@ -69,3 +70,10 @@ def test_one_network_answers_as_the_mean_of_the_seeds_and_is_made_alike_twice(fo
     assert json.loads((made / "training_progress.json").read_text())[0]["validation"]["mean"] == figures
     distil.distil(folder, small, SEEDS, best=1)
     assert (made / "policy.onnx").read_bytes() == first
+
+
+def test_a_network_of_the_seeds_is_made_with_one_thread_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert [seeds._with_one_thread(os.getenv, name) for name in seeds.THREADS] == ["1"] * 3
+    assert (os.environ["OMP_NUM_THREADS"], os.getenv("OPENBLAS_NUM_THREADS")) == ("7", None)

@@ -259,10 +259,3 @@ def test_an_address_that_cannot_be_used_is_refused():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=WAIT_SECONDS)
     assert ended.returncode == 1
     assert re.search(r"DistributionError: .*ray://127\.0\.0\.1:1: .*refused", ended.stderr)
-
-
-def test_a_network_of_the_seeds_is_made_with_one_thread_wherever_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    assert [seeds._with_one_thread(os.getenv, name) for name in seeds.THREADS] == ["1"] * 3
-    assert (os.environ["OMP_NUM_THREADS"], os.getenv("OPENBLAS_NUM_THREADS")) == ("7", None)
