@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ list(map_runs(timeit.timeit, {statements!r}))
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """One Ray for all; its processes are gone when it ends."""
+    # The tracker of Python's own processes stays as long as the interpreter, wherever it was started first.
+    resource_tracker.ensure_running()
     before = set(psutil.Process().children(recursive=True))
     with session("local") as module:
         module.cloudpickle.register_pickle_by_value(sys.modules[__name__])
