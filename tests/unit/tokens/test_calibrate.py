@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,7 @@ def test_wrong_mixes_and_limits_are_told(server: tuple[ModelServer, str], tmp_pa
         ("{}", "no JSON with a field server"),
         ("no JSON", "no JSON with a field server"),
         ('{"server": {"label": "a", "iteration_ms": "fast"}}', "server.iteration_ms: "),
+        (json.dumps({"server": asdict(replace(TRUTH.server, iteration_ms=-1.0))}), "service 0: iteration = -0.001"),
     ],
 )
 def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, written: str, told: str) -> None:

@@ -43,11 +43,16 @@ def server_of(text: str) -> Server:
         return SERVERS[text]
     remedy = f"name {', '.join(SERVERS)}, or a calibration.json of `rlscaler tokens calibrate`"
     try:
-        return TypeAdapter(Server).validate_python(json.loads(Path(text).read_text(encoding="utf-8"))["server"])
+        server = TypeAdapter(Server).validate_python(json.loads(Path(text).read_text(encoding="utf-8"))["server"])
+        # Raises ScenarioError for a constant that no server has, such as a negative one.
+        Services.of([server])
+        return server
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(["server", *map(str, first["loc"])])
         raise EvaluationError(f"--server {text}: {field}: {first['msg']}; {remedy}") from error
+    except ScenarioError as error:
+        raise EvaluationError(f"--server {text}: {error}; {remedy}") from error
     except OSError as error:
         raise EvaluationError(f"--server {text}: neither a preset nor a file that can be read; {remedy}") from error
     except (ValueError, KeyError, TypeError) as error:
