@@ -48,6 +48,7 @@ def fleet(n: int, stack_size: int, seed: int = 0) -> tuple[Params, State, Sample
         requests_per_second=np.array([20.0, 4.0]) * generator.uniform(0.5, 2, (n, 1)),
         rules=rules,
         stabilization_seconds=windows,
+        learns_capacity=True,
     )
     state = initial_state(n, stack_size)
     for tick in range(135):

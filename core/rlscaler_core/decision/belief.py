@@ -15,6 +15,7 @@ import numpy as np
 
 from rlscaler_core.decision.action import WHOLE
 from rlscaler_core.decision.evidence import (
+    BEGAN,
     BELOW,
     COVARIANCE,
     DECLARED,
@@ -40,6 +41,9 @@ REACH = 10.0
 
 FIRST = 0.2
 """Standard deviation, as that of a logarithm, of a declared capacity."""
+
+MEASURING_SECONDS = 300.0
+"""Seconds for which a capacity that nothing but the spec tells removes no replica: an HPA removes none in as many."""
 
 ALIKE = 0.5
 """Correlation of the errors of both pools: a new version of the software is on both."""
@@ -154,6 +158,12 @@ def believed(params: Params, state: State) -> Params:
     return replace(params, requests_per_second=np.where(use, value, declared))
 
 
+def measuring(params: Params, state: State, samples: Samples) -> Bool:
+    """Return where (N,) the capacity has been measured for less than `MEASURING_SECONDS`; streams keep no such time."""
+    young: Bool = samples.time - state.belief[:, BEGAN] < MEASURING_SECONDS
+    return young & params.learns_capacity & ~params.stream
+
+
 def below_declared(params: Params, state: State) -> Bool:
     """Return where (N, 2) replicas carry less than the spec declares, as measured."""
     told: Bool = (state.belief[:, BELOW] > 0) & params.learns_capacity[:, None] & params.present
@@ -184,7 +194,7 @@ def _begun(params: Params, belief: Float, samples: Samples) -> Float:
     belief[new] = np.where(np.isin(np.arange(BELIEF), (RATE, 8, 9, NOTED, SPLIT)), belief[new], np.nan)
     belief[new, DECLARED] = belief[new, VALUE] = declared[new]
     belief[new, VARIANCE], belief[new, COVARIANCE] = FIRST**2, ALIKE * FIRST**2
-    belief[new, PRESSURE], belief[new, MOVED] = 0.0, samples.time[new]
+    belief[new, PRESSURE], belief[new, MOVED], belief[new, BEGAN] = 0.0, samples.time[new], samples.time[new]
     return belief
 
 

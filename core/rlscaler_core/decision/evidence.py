@@ -21,13 +21,14 @@ from rlscaler_core.decision.units import LatencySignal
 VALUE, VARIANCE, COVARIANCE, DECLARED = slice(0, 2), slice(2, 4), 4, slice(5, 7)
 RATE, READY, NOTED, MOVED, PRESSURE = 7, slice(8, 10), 10, 11, 12
 LOAD_MEAN, LOAD_SPREAD, USE_MEAN, USE_SLOPE = slice(13, 15), slice(15, 17), slice(17, 19), slice(19, 21)
-BELOW, LATENCY, SPLIT = slice(21, 23), 23, 24
+BELOW, LATENCY, SPLIT, BEGAN = slice(21, 23), 23, 24, 25
 """Columns of `State.belief`. The capacity by pool in `Params.unit`, variances and covariance of its logarithms, and the
 declared capacity that it began from; means of arrival rate and of ready replicas over the window of the utilization,
 when they were noted, and when the belief was last moved, in unix seconds; the highest recent load over the believed
 capacity; by pool mean and variance of the logarithm of the load, the mean of the logarithm of the utilization and its
 covariance with the former; 1 where the belief is told to be below the declared capacity; the 95th percentile over the
-objective at the interval before; and the GPU pool's mean part of the traffic over that window. NaN: not known."""
+objective at the interval before; the GPU pool's mean part of the traffic over that window; and when the belief began
+from the declared capacity, in unix seconds. NaN: not known."""
 
 NOISE, NOISE_ABOVE = 0.2, 0.3
 """Standard deviation of a measurement from a whole window, beside the chance of arrivals, below and above the belief.

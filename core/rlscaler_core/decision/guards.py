@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from rlscaler_core.decision.belief import measuring
 from rlscaler_core.decision.behavior import apply_behavior, remember_decision
 from rlscaler_core.decision.budget import keep_budget
 from rlscaler_core.decision.ceiling import lower_to_load
@@ -48,13 +49,15 @@ class Guard(NamedTuple):
 
 
 def hold_unknown(now: Situation, desired: Int) -> Int:
-    """Hold the rows in doubt at their base, or let their fallback act; remove nothing of unknown capacity."""
+    """Hold the rows in doubt at their base, or let their fallback act; remove nothing of a capacity that is unknown or
+    has just been declared."""
     if now.doubt is None:
         return desired
     _, failed, falls_back = now.doubt
     now.set_flag(Flag.HELD_UNKNOWN, failed & ~falls_back)
     now.set_flag(Flag.FALLBACK, falls_back)
-    allowed = np.where(capacity_unknown(now.params), np.maximum(desired, now.base), desired)
+    keeps = capacity_unknown(now.params) | measuring(now.params, now.state, now.samples)[:, None]
+    allowed = np.where(keeps, np.maximum(desired, now.base), desired)
     allowed = np.where(failed[:, None], now.base, allowed)
     if falls_back.any():
         allowed = np.where(falls_back[:, None], _fallback(now, now.doubt.required_unknown), allowed)
@@ -131,7 +134,8 @@ GUARDS = (
         "unknown",
         hold_unknown,
         "Holds the replicas, or lets the fallback act, where a required number is unknown, the actor failed or a model "
-        "that moves no headroom is outside its envelope; removes no replica of unknown capacity.",
+        "that moves no headroom is outside its envelope; removes no replica of unknown capacity, nor in the first five "
+        "minutes in which a declared capacity is measured, as an HPA removes none in its first window.",
         holds=Flag.HELD_UNKNOWN | Flag.FALLBACK,
     ),
     Guard(

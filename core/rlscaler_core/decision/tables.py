@@ -99,7 +99,7 @@ _PARAMS = {
     "sense_seconds": Column((), np.float64, 5.0),
     "window_seconds": Column((), np.float64, 0.0),
     "usage_seconds": Column((), np.float64, 0.0),
-    "learns_capacity": Column((), np.bool_, True),
+    "learns_capacity": Column((), np.bool_, False),
     "max_age_seconds": Column((), np.float64, 60.0),
     "target_utilization": Column((2,), np.float64, 0.8),
     "reactive_floor": Column((), np.bool_, True),

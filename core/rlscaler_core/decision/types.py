@@ -58,7 +58,7 @@ EVENTS = 32
 TRIAL = 10
 """Numbers that are kept of the last scale-up of a stream's consumers: `throughput` has their meaning."""
 
-BELIEF = 25
+BELIEF = 26
 """Numbers that are kept of the belief about a replica's capacity: `belief` has their meaning."""
 
 HEADROOM = 9

@@ -71,7 +71,7 @@ def encode_state(state: State, index: int = 0) -> Json:
 def decode_params(row: Mapping[str, Any]) -> Params:
     """Read parameters. Raises RecordError."""
     # Releases before these columns did not split by load, and took the declared capacity for true and starts for free.
-    before = {"split_by_load": False, "learns_capacity": False, "start_seconds": 0.0}
+    before = {"split_by_load": False, "start_seconds": 0.0}
     return _read(Params, row, lambda columns: make_params(1, **{**before, **columns}))
 
 

@@ -115,6 +115,7 @@ class Scenarios(Rows):
             interval_seconds=self.interval_seconds,
             window_seconds=self.arrival_window,
             usage_seconds=self.window,
+            learns_capacity=True,
             routed=True,
             target_utilization=self.target_utilization[:, None],
         )

@@ -14,6 +14,7 @@ from rlscaler_core.decision.observation import ObservationContract, observe, sen
 from rlscaler_core.decision.tables import initial_state, make_params, make_samples
 from rlscaler_core.decision.types import Flag
 from rlscaler_core.decision.units import LatencySignal
+from rlscaler_core.models import load_bundled
 from rlscaler_operator.records.rows import decode_params, decode_state, encode, encode_state
 
 CONTRACT = ObservationContract(stack_size=1)
@@ -22,8 +23,9 @@ INTERVAL = 15.0
 
 def service(declared=(20.0, np.nan), **columns):
     present = np.isfinite(np.asarray(declared)) | columns.pop("open", np.array([False, False]))
+    seconds = {"window_seconds": 10.0, "usage_seconds": 20.0}
     return make_params(
-        1, requests_per_second=declared, present=present, window_seconds=10.0, usage_seconds=20.0, **columns
+        1, requests_per_second=declared, present=present, **seconds, **{"learns_capacity": True, **columns}
     )
 
 
@@ -315,6 +317,44 @@ def test_a_decision_goes_by_the_belief_and_says_that_it_is_below_the_declaration
     assert decision.desired[0, 0] >= 9
     assert decision.flags[0] & Flag.CAPACITY_BELOW_DECLARED
     assert below_declared(params, state).tolist() == [[True, False]]
+
+
+def decided(params, state, seconds, **samples):
+    """The replicas and the state of an interval `seconds` after the belief began, 8 replicas for the load of one."""
+    there = {"spec_replicas": (8, 0), "ready_replicas": (8, 0), "gpu_utilization": 10.0, "p95_ms": 100.0}
+    seen = make_samples(1, time=1e6 + seconds, **{"arrival_rate": 10.0, **there, **samples})
+    actor = load_bundled("rule")
+    made, _, state = decide(params, sense(params, state, seen), seen, actor)
+    return made, state
+
+
+@pytest.mark.parametrize(
+    ("columns", "held"),
+    [
+        ({}, True),
+        ({"learns_capacity": False}, False),
+        ({"slo_signal": int(LatencySignal.FIRST_TOKEN)}, True),
+        ({"declared": (np.nan, np.nan), "open": np.array([True, False])}, True),
+    ],
+)
+def test_no_replica_goes_in_the_first_five_minutes_of_a_capacity_that_is_only_declared(columns, held):
+    params, state = service(**columns), initial_state(1, 1)
+    for seconds in range(0, 300, 15):
+        made, state = decided(params, state, seconds)
+        assert (made.desired[0, 0] == 8) == held
+    for seconds in range(300, 900, 15):
+        made, state = decided(params, state, seconds)
+    assert made.desired[0, 0] < 8
+
+
+def test_the_first_five_minutes_may_add_replicas_and_a_resumed_belief_has_had_them():
+    params = service()
+    made, _ = decided(params, initial_state(1, 1), 0, arrival_rate=400.0, gpu_utilization=99.0)
+    assert made.desired[0, 0] > 8
+    state = initial_state(1, 1)
+    resume(params, state, np.array([[20.0, np.nan]]), params.requests_per_second, np.array([[5.0, np.nan]]), 1e6 - 60)
+    made, _ = decided(params, state, 0)
+    assert made.desired[0, 0] < 8
 
 
 def test_a_new_process_resumes_the_belief_of_the_former():
