@@ -103,6 +103,10 @@ demo-vertical: $(DEMO_STAMP) ## Sizes of pods beside their number: template, VPA
 demo-kafka: $(DEMO_STAMP) ## Consumers of a topic under a spike: the HPA on CPU, and a policy on the lag (ARGS="--protocol consumer")
 	$(BIN)/rlscaler demo kafka $(ARGS)
 
+.PHONY: demo-llm
+demo-llm: $(STAMP) ## Emulated vLLM servers whose mix drifts and surges: KEDA on the queue, and a policy in tokens (ARGS="--contender keda-in-flight")
+	$(BIN)/rlscaler demo llm $(ARGS)
+
 .PHONY: cluster-up
 cluster-up: $(DEMO_STAMP) ## Start a local control plane (built once into the user cache)
 	$(BIN)/rlscaler cluster up $(ARGS)

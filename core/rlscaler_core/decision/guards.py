@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from rlscaler_core.decision.belief import measuring
 from rlscaler_core.decision.behavior import apply_behavior, remember_decision
+from rlscaler_core.decision.belief import measuring
 from rlscaler_core.decision.budget import keep_budget
 from rlscaler_core.decision.ceiling import lower_to_load
 from rlscaler_core.decision.floor import hpa_formula, pool_utilization, raise_to_load, whole_replicas

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from rlscaler_dev.demo.kafka.cli import kafka
+from rlscaler_dev.demo.llm.cli import llm
 from rlscaler_dev.demo.options import PRESENT_FILE, Seconds, duration, interval, pattern, place
 from rlscaler_dev.demo.settings import CPU_POOL, DAILY, GPU_POOL, POLICIES, Pool, Settings
 from rlscaler_dev.demo.tenants.cli import tenants
@@ -96,6 +97,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
 
 
 demo.add_command(kafka)
+demo.add_command(llm)
 demo.add_command(tenants)
 demo.add_command(vertical)
 

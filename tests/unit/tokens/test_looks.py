@@ -53,8 +53,8 @@ def test_the_worse_latency_is_in_share_of_its_objective(answered: int, objective
     level = TokenLevel(services, drawn_requests([np.zeros(60)], [np.tile(only("short"), (60, 1))], [1]))
     looks = Looks(level, np.array([[1.0, 3.0]]))
     level.advance(5.0)
-    level.fleet.first_seen[0, np.searchsorted(FIRST_BUCKETS, 0.02)] = answered
-    level.fleet.token_seen[0, np.searchsorted(TOKEN_BUCKETS, 0.02)] = 9
+    level.fleet.first_seen[0, 0, np.searchsorted(FIRST_BUCKETS, 0.02)] = answered
+    level.fleet.token_seen[0, 0, np.searchsorted(TOKEN_BUCKETS, 0.02)] = 9
     looks.look()
     np.testing.assert_allclose(looks.near(), [worse])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -82,6 +83,42 @@ def simulate(policy: Path, history: Path | None, trace: Path | None, server: str
     with progress(output) as tell:
         result = simulated(policy, load, server_of(server), tell)
     show_table(result, result.table(), [], output)
+
+
+@tokens.command()
+@click.option("--kubeconfig", type=PRESENT_FILE, help="Of the cluster.  [default: of the pod that this runs in]")
+@click.option("--namespace", default="default", show_default=True)
+@click.option("--deployment", required=True, help="Deployment whose pods are played.")
+@click.option("--server", default="8b-a100", show_default=True, help=SERVER_HELP)
+@click.option("--duration", "seconds", type=click.IntRange(30, 86_400), default=420, show_default=True, help="Of load.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--max-replicas", "most", type=click.IntRange(1, 200), default=16, show_default=True)
+@click.option("--metrics-port", type=click.IntRange(0, 65_535), default=9400, show_default=True)
+@click.option(
+    "--begin", type=click.Path(path_type=Path), help="Begin the load once this file exists.  [default: at once]"
+)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/emulated"), show_default=True)
+def emulate(**options: Any) -> None:
+    """Stand for the pods of a Deployment as vLLM servers, in real time, under a load whose mix drifts and surges.
+
+    Pods that no kubelet runs will do. Series of vLLM for every ready pod are served on --metrics-port; facts.json has
+    the numbers of the usual mix that a policy declares, and outcomes.csv each request at the end.
+
+    \b
+    rlscaler tokens emulate --kubeconfig kind.yaml --namespace workloads --deployment chat
+    """
+    import asyncio
+
+    from rlscaler_loadgen.errors import LoadgenError
+    from rlscaler_rl.evaluation.tokens.emulated.serve import Emulation, emulate
+    from rlscaler_rl.evaluation.tokens.single import server_of
+
+    server, kubeconfig = server_of(options.pop("server")), options.pop("kubeconfig")
+    this = Emulation(kubeconfig=kubeconfig and str(kubeconfig), server=server, **options)
+    try:
+        asyncio.run(emulate(this))
+    except LoadgenError as error:
+        raise click.ClickException(str(error)) from error
 
 
 @tokens.command()

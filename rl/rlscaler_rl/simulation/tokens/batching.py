@@ -185,6 +185,7 @@ def _progress(fact: Any, service: Any, pod: Any, count: int) -> None:
     service.held_steps += held
     service.busy += seconds
     service.answer_done += count * pod.running
+    pod.answer_done += count * pod.running
     pod.held += count * pod.running
     pod.step += count
     pod.stretch -= count
@@ -235,6 +236,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
     service.computed += pod.chunk
     service.busy += pod.due - pod.clock
     service.answer_done += pod.running + pod.joining
+    pod.answer_done += pod.running + pod.joining
     pod.held += pod.running + pod.joining
     pod.clock = pod.due
     pod.step += 1
@@ -245,6 +247,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
             continue
         pod.served += 1.0
         service.prompt_done += requests.prompt[i]
+        pod.prompt_done += requests.prompt[i]
         fleet.began[i] = pod.clock
         fleet.first[i] = pod.clock - requests.arrived[i]
         taken = pod.clock - fleet.attempted[i]
@@ -253,7 +256,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
         b = 0
         while b < len(_FIRST) and taken > _FIRST[b]:
             b += 1
-        fleet.first_seen[n, b] += 1.0
+        fleet.first_seen[n, s, b] += 1.0
     pod.running += pod.joining
     pod.joining = 0
 
@@ -281,5 +284,5 @@ def _finish(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any,
             b = 0
             while b < len(_TOKEN) and each > _TOKEN[b]:
                 b += 1
-            fleet.token_seen[n, b] += 1.0
+            fleet.token_seen[n, s, b] += 1.0
     pod.running, pod.finish = left, finish

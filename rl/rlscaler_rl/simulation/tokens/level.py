@@ -43,6 +43,20 @@ class TokenLevel:
         """Order so many replicas (N,): of too many the starting ones go first, then the newest."""
         _scale(self.facts, self.requests, self.fleet, np.asarray(desired, np.int64))
 
+    def order(self, n: int) -> int:
+        """Order one pod of service `n`, and return its slot. A router needs one that is ready at all times."""
+        return int(_order(self.facts, self.requests, self.fleet, n))
+
+    def bring_up(self, n: int, slot: int) -> None:
+        """Let a starting pod be ready now."""
+        pod, service = self.fleet.pod[n, slot], self.fleet.service[n]
+        pod["ready_at"] = service["time"]
+        service["next_ready"] = min(service["next_ready"], service["time"])
+
+    def remove(self, n: int, slot: int) -> None:
+        """Remove one pod: a starting one is gone, a ready one drains."""
+        _end(self.facts, self.fleet, n, slot)
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         _advance(self.facts, self.requests, self.fleet, self.time + seconds)
@@ -66,8 +80,23 @@ def _scale(facts: NDArray[Any], requests: Requests, fleet: Fleet, desired: NDArr
 
 
 @called
-def _start(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: int) -> None:
-    """Order a pod, in a slot that is free, or else that of the pod that has drained for longest."""
+def _order(facts: NDArray[Any], requests: Requests, fleet: Fleet, n: int) -> int:
+    slot = _start(requests, fleet, facts[n], fleet.service[n], n)
+    fleet.service[n].target += 1
+    return slot
+
+
+@called
+def _end(facts: NDArray[Any], fleet: Fleet, n: int, slot: int) -> None:
+    service = fleet.service[n]
+    _leave(service, facts[n], fleet.pod[n, slot])
+    service.target -= 1
+    _tidy(fleet, service, n)
+
+
+@called
+def _start(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: int) -> int:
+    """Order a pod, in a slot that is free, or else that of the pod that has drained for longest. Return the slot."""
     slot, oldest = NOBODY, NOBODY
     for s in range(fleet.pod.shape[1]):
         pod = fleet.pod[n, s]
@@ -91,6 +120,7 @@ def _start(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: int) ->
     service.alive += 1
     service.created += 1
     service.next_ready = min(service.next_ready, pod.ready_at)
+    return slot
 
 
 @called
@@ -105,8 +135,13 @@ def _remove(fleet: Fleet, fact: Any, service: Any, n: int) -> None:
         first = newest == NOBODY or (pod.phase == STARTING and not starts)
         if first or pod.number > fleet.pod[n, newest].number:
             newest, starts = s, pod.phase == STARTING
-    pod = fleet.pod[n, newest]
-    if starts:
+    _leave(service, fact, fleet.pod[n, newest])
+
+
+@called
+def _leave(service: Any, fact: Any, pod: Any) -> None:
+    """End a starting or idle pod; let any other drain."""
+    if pod.phase == STARTING:
         service.started += service.time - pod.created
         _gone(service, pod, service.time)
     elif pod.work == IDLE:
@@ -220,6 +255,7 @@ def _arrive(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: int, i
                 service.turn = (service.turn + k) % count
                 break
     pod = fleet.pod[n, chosen]
+    pod.routed += 1
     append(fleet, pod, i)
     if pod.work == IDLE:
         pod.clock = now

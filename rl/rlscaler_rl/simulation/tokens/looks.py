@@ -43,7 +43,7 @@ class Counters(NamedTuple):
     answer: Float
     waiting: Float
     running: Float
-    first: Float  # (N, ...) as in Fleet
+    first: Float  # (N, FIRST_BUCKETS + 1) of all pods together
     token: Float
     work: Float  # arrived requests, each weighed by its need; NaN: not read
 
@@ -66,8 +66,8 @@ def counters(level: TokenLevel, per_second: Float | None) -> Counters:
         answer=service["answer_done"].copy(),
         waiting=waiting,
         running=running,
-        first=fleet.first_seen.copy(),
-        token=fleet.token_seen.copy(),
+        first=fleet.first_seen.sum(axis=1),
+        token=fleet.token_seen.sum(axis=1),
         work=work,
     )
 

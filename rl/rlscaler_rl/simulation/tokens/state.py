@@ -54,6 +54,9 @@ POD = np.dtype(
         ("tail", "i8"),
         ("waiting", "i8"),
         ("served", "f8"),  # prompts ever processed
+        ("routed", "f8"),  # requests, tokens of prompts and of answers that all pods of the slot have had so far
+        ("prompt_done", "f8"),
+        ("answer_done", "f8"),
     ]
 )
 
@@ -106,8 +109,8 @@ class Fleet(NamedTuple):
     end: NDArray[np.int64]  # (N, S, K) step at which its answer is complete
     retry_at: Float  # (N, RETRIES) ring, in order
     retry: NDArray[np.int64]  # (N, RETRIES)
-    first_seen: Float  # (N, FIRST_BUCKETS + 1) first tokens by time, each counted in one bucket
-    token_seen: Float  # (N, TOKEN_BUCKETS + 1) answers by time per token
+    first_seen: Float  # (N, S, FIRST_BUCKETS + 1) first tokens of a slot by time, each counted in one bucket
+    token_seen: Float  # (N, S, TOKEN_BUCKETS + 1) answers by time per token
     first: Float  # (M,) seconds from arrival to the first token; NaN = none yet
     token: Float  # (M,) seconds per output token of a complete answer; NaN = none
     began: Float  # (M,) moment of the first token
@@ -137,8 +140,8 @@ def begin(services: Services, requests: Requests) -> Fleet:
         end=np.zeros((n, slots, batch), np.int64),
         retry_at=np.zeros((n, RETRIES)),
         retry=np.zeros((n, RETRIES), np.int64),
-        first_seen=np.zeros((n, len(FIRST_BUCKETS) + 1)),
-        token_seen=np.zeros((n, len(TOKEN_BUCKETS) + 1)),
+        first_seen=np.zeros((n, slots, len(FIRST_BUCKETS) + 1)),
+        token_seen=np.zeros((n, slots, len(TOKEN_BUCKETS) + 1)),
         first=np.full(total, np.nan),
         token=np.full(total, np.nan),
         began=np.zeros(total),

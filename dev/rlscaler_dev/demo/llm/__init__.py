@@ -1,0 +1,1 @@
+"""`rlscaler demo llm`: emulated vLLM servers under a mix that drifts and surges."""
