@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,9 +107,6 @@ def train(
             named = ", ".join(f"--{name.replace('_', '-')}" for name in wrong)
             raise click.UsageError(f"{named}: only DQN has it; name --method dqn, or leave it out")
         trained = _by_evolution(chosen, out, generations, rule=begins, load=LOADS[chosen], seed=seed, **setting)
-    # Looks of an earlier training would pass for those of this one.
-    for look in out.glob("after-*"):
-        shutil.rmtree(look)
     trained.save(out)
     run = trained.run
     if run.untrained:

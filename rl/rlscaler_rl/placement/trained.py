@@ -61,11 +61,22 @@ class Trained:
     looks: dict[int, DeepSets] = field(default_factory=dict)
     """Network at each look that was kept, by the placements before it."""
 
+    def _remove_former_looks(self, folder: Path) -> None:
+        """Remove the networks of looks that this training did not have: they would pass for its own."""
+        for network in folder.glob(f"after-*/{self.policy}.onnx"):
+            placements = network.parent.name.removeprefix("after-")
+            if placements.isdecimal() and int(placements) not in self.looks:
+                for file in network.parent.glob(f"{self.policy}.*"):
+                    file.unlink()
+                if not any(network.parent.iterdir()):
+                    network.parent.rmdir()
+
     def save(self, folder: Path) -> None:
         """Write POLICY.onnx, POLICY.json, and POLICY.csv with the looks at validation clusters.
 
-        Networks of looks go into folders of their own beside them, as after-500.
+        Networks of looks go into folders of their own beside them, as after-500; those of an earlier training go.
         """
+        self._remove_former_looks(folder)
         for placements, net in self.looks.items():
             at = Run(placements, curve=[look for look in self.run.curve if look[0] <= placements])
             replace(self, net=net, run=at, looks={}).save(folder / f"after-{placements}")

@@ -108,7 +108,14 @@ def test_a_training_records_its_course_and_updates_only_after_its_first_placemen
     assert numbers["losses/td_loss_3"] == list(range(300, 401, 10))
     assert numbers["charts/epsilon"] == list(range(401))
     assert numbers["validation/score"] == [placements for placements, _ in trained.run.curve]
+    for mine in ("after-party/LB.onnx", "after-thoughts.md", "after-7/LB.onnx", "after-7/EE.onnx", "after-8/LB.onnx"):
+        (tmp_path / mine).parent.mkdir(exist_ok=True)
+        (tmp_path / mine).touch()
     trained.save(tmp_path)
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("after-[78tp]*/*")}
+    assert left == {"after-party/LB.onnx", "after-7/EE.onnx"}, "only looks of an earlier training of the policy go"
+    assert (tmp_path / "after-thoughts.md").exists()
+    assert not (tmp_path / "after-8").exists()
     assert [len((tmp_path / name / "LB.csv").read_text().splitlines()) for name in AFTER] == [2, 3, 4]
     steps = [PlacementActor.load(tmp_path / name, Policy.LB).manifest.steps for name in AFTER]
     assert (steps, PlacementActor.load(tmp_path, Policy.LB).manifest.steps) == ([0, 200, 400], 400)

@@ -39,7 +39,7 @@ def draw(played: list[Played], figures: list[Figures], path: Path) -> None:
         for axes in grid[3]:
             axes.set_xlabel("time since the load began (s)")
         grid[0, 0].set_xlim(0, max(one.duration for one in played))
-        title = f"Emulated vLLM ({played[0].server}): documents join, then long answers surge"
+        title = f"Emulated vLLM, {played[0].server}: a mix that drifts and surges"
         figure.suptitle(title, x=LEFT_INCHES / width, y=0.985, ha="left", fontsize=13, fontweight="bold")
         figure.align_ylabels(grid[:, 0])
         figure.subplots_adjust(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.client import Sent, Target
-from rlscaler_rl.evaluation.tokens.constants import Constants, fitted, measured, simulated
+from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
 from rlscaler_rl.results.document import Document, Progress
 from rlscaler_rl.results.table import Column, Table
 from rlscaler_rl.simulation.scenario import ScenarioError
@@ -25,6 +26,15 @@ WAVES = 4
 
 SPREAD = 0.5
 """Lengths are drawn uniformly within this share of the mix's."""
+
+FAR_PERCENT = 60
+"""Error of a figure of the mix held out from which the constants are of no use."""
+
+LONGEST = 1_000_000
+"""Tokens of a mix's prompt or answer at most."""
+
+FILES = 64
+"""Open files of the process beside its connections."""
 
 NAMES = {"first_p50": "TTFT p50", "first_p95": "TTFT p95", "token_p50": "TPOT p50", "token_p95": "TPOT p95"}
 """Figures by name; the reciprocal of `all`, where all requests come at once, is the capacity."""
@@ -69,7 +79,6 @@ class Calibration(Document):
     server: dict[str, Any]
     """Fields of `simulation.tokens.servers.Server`."""
 
-    request_ms: float
     loads: list[LoadTest]
 
     def table(self) -> Table:
@@ -89,9 +98,12 @@ class Calibration(Document):
         held_out = [load for load in self.loads if load.held_out]
         worst = {text: max((load.error(name) for load in held_out), key=abs) for name, text in NAMES.items()}
         worst["capacity"] = max((load.error("all") for load in held_out if load.share is None), key=abs)
+        far = [text for text, error in worst.items() if abs(error) > FAR_PERCENT]
+        warning = [f"The constants do not describe this server: {', '.join(far)} are far off on the mix held out"]
         return [
+            *(warning if far else []),
             f"An iteration takes {of['iteration_ms']:.3g} ms + {of['sequence_ms']:.3g} a sequence + "
-            f"{of['prompt_ms']:.3g} a prompt token + {of['held_ms']:.3g} a KV token; {self.request_ms:.3g} ms of a "
+            f"{of['prompt_ms']:.3g} a prompt token + {of['held_ms']:.3g} a KV token; {of['request_ms']:.3g} ms of a "
             "first token are outside of iterations",
             "Largest errors on the mix held out: " + ", ".join(f"{text} {e:+.0f} %" for text, e in worst.items()),
         ]
@@ -123,8 +135,12 @@ def mixes_of(text: str) -> list[Mix]:
                 f"--mixes {part.strip()!r} is not PROMPT+ANSWER with at least 2 and 4 tokens, as in 700+20"
             )
         mixes.append(Mix(int(prompt), int(answer)))
-    if len(set(mixes)) < 3:
-        raise EvaluationError(f"--mixes {text!r}: two mixes for the constants and one to check them by are needed")
+        if max(mixes[-1]) > LONGEST:
+            raise EvaluationError(f"--mixes {part.strip()!r}: at most {LONGEST:,} tokens")
+    if len(mixes) < 3 or len(set(mixes)) < len(mixes):
+        raise EvaluationError(
+            f"--mixes {text!r}: two mixes for the constants and one to check them by are needed, each another"
+        )
     return mixes
 
 
@@ -142,11 +158,12 @@ def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: i
             f"--mixes: a request may have {longest:,} tokens, half of the KV cache of {limits.kv_tokens:,} or more; "
             "shorten the mixes, or give the server more memory for its cache"
         )
+    count = max(requests, WAVES * limits.sequences)
+    _allow_open_files(count + FILES)
     tests: list[tuple[Mix, float | None, Sent]] = []
     for number, mix in enumerate(mixes):
         tell(f"{mix.label} tokens, all at once")
         rng = np.random.default_rng([number, 32])
-        count = max(requests, WAVES * limits.sequences)
         together = _sent(target, mix, np.zeros(count), rng)
         tests.append((mix, None, together))
         for share in SHARES:
@@ -169,14 +186,26 @@ def _sent(target: Target, mix: Mix, moments: Any, rng: np.random.Generator) -> S
     prompt, answer = (
         np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)
     )
-    return target.send(moments, prompt, answer, int(rng.integers(2**31)))
+    return target.send(moments, prompt, answer)
 
 
-def _calibration(constants: Constants, tests: list[tuple[Mix, float | None, Sent]], held_out: Mix) -> Calibration:
-    played = simulated(constants, [sent for _, _, sent in tests])
+def _allow_open_files(count: int) -> None:
+    """Let the process open so many files. Raises EvaluationError where it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise EvaluationError(
+            f"{count} connections at once are needed, and this process may open {hard} files; raise `ulimit -n`, or "
+            "name fewer --requests and --sequences"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+
+
+def _calibration(server: Server, tests: list[tuple[Mix, float | None, Sent]], held_out: Mix) -> Calibration:
+    played = simulated(server, [sent for _, _, sent in tests])
     return Calibration(
-        server=asdict(constants.server),
-        request_ms=constants.request_ms,
+        server=asdict(server),
         loads=[
             LoadTest(
                 mix=mix.label,

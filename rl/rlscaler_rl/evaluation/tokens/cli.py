@@ -142,7 +142,9 @@ def emulate(**options: Any) -> None:
     help="vLLM's --max-num-batched-tokens.",
 )
 @click.option(
-    "--kv-tokens", type=click.IntRange(100), help="Tokens of the KV cache.  [default: by the metrics of the server]"
+    "--kv-tokens",
+    type=click.IntRange(100, 2_000_000_000),
+    help="Tokens of the KV cache.  [default: by the metrics of the server]",
 )
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/calibration"), show_default=True)
 @output_option

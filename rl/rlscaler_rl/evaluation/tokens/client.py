@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import time
 from typing import Any, NamedTuple
@@ -17,8 +18,11 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 FIRST_ID, LAST_ID = 3, 500
 """Token ids of prompts, drawn uniformly; every vocabulary has them, and the lowest ones are special tokens."""
 
-SILENCE_SECONDS = 600
-"""Longest time without a byte from the server."""
+SILENCE_SECONDS, LOOK_UP_SECONDS = 600, 30
+"""Longest time without a byte from the server under load, and for models and metrics."""
+
+LEAST_TOKEN_SECONDS = 2e-4
+"""Time per further token below which the tokens have waited for one another on their way."""
 
 _CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
 
@@ -44,12 +48,13 @@ class Target(NamedTuple):
     url: str
     model: str
 
-    def send(self, at: Float, prompt: Int, answer: Int, seed: int) -> Sent:
+    def send(self, at: Float, prompt: Int, answer: Int) -> Sent:
         """Send requests at their moments (M,) in seconds, with so many tokens (M,), and wait for all answers.
 
+        The tokens of a prompt are drawn afresh at every call: a server with a prefix cache has seen none of them.
         Raises EvaluationError naming the address, the answer of the server and the remedy.
         """
-        return asyncio.run(_play(self, at, prompt, answer, np.random.default_rng([seed, 31])))
+        return asyncio.run(_play(self, at, prompt, answer, np.random.default_rng()))
 
 
 def target(url: str, model: str | None) -> Target:
@@ -58,6 +63,8 @@ def target(url: str, model: str | None) -> Target:
     Raises EvaluationError naming the address and the remedy.
     """
     url = url.rstrip("/").removesuffix("/v1")
+    if not url.startswith(("http://", "https://")):
+        raise EvaluationError(f"{url}: an address begins with http:// or https://, as in http://127.0.0.1:8000")
     try:
         names = [str(entry["id"]) for entry in json.loads(_get(f"{url}/v1/models"))["data"]]
     except (ValueError, KeyError, TypeError) as error:
@@ -76,7 +83,10 @@ def kv_tokens(url: str) -> int:
 
     Raises EvaluationError where the series or one of its labels is missing.
     """
-    series = _CACHE.search(_get(f"{url}/metrics"))
+    try:
+        series = _CACHE.search(_get(f"{url}/metrics"))
+    except EvaluationError as error:
+        raise EvaluationError(f"{error}, or name the size of the KV cache with --kv-tokens") from error
     labels = dict(re.findall(r'(\w+)="([^"]*)"', series[1])) if series else {}
     try:
         return int(labels["num_gpu_blocks"]) * int(labels["block_size"])
@@ -88,20 +98,33 @@ def kv_tokens(url: str) -> int:
 
 
 def _get(url: str) -> str:
-    async def get() -> str:
-        async with aiohttp.ClientSession() as session, session.get(url) as answer:
-            answer.raise_for_status()
-            return await answer.text()
+    async def get() -> tuple[int, str]:
+        timeout = aiohttp.ClientTimeout(total=LOOK_UP_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, headers=_key()) as session, session.get(url) as answer:
+            return answer.status, await answer.text(errors="replace")
 
     try:
-        return asyncio.run(get())
+        status, text = asyncio.run(get())
+    except TimeoutError as error:
+        raise EvaluationError(f"{url}: no answer in {LOOK_UP_SECONDS} s; see the log of the server") from error
     except (aiohttp.ClientError, OSError) as error:
         raise EvaluationError(f"{url}: {error}; name the address of a server that is up") from error
+    if status in (401, 403):
+        raise EvaluationError(f"{url} answers {status}; put the key of the server into OPENAI_API_KEY")
+    if status != 200:
+        raise EvaluationError(f"{url} answers {status}: {text[:200]}; name the address of a server with this path")
+    return text
+
+
+def _key() -> dict[str, str]:
+    """Return the header with the key of OPENAI_API_KEY, where there is one."""
+    key = os.environ.get("OPENAI_API_KEY")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 async def _play(target: Target, at: Float, prompt: Int, answer: Int, rng: np.random.Generator) -> Sent:
-    bodies = [
-        {
+    def body(count: int, tokens: int) -> dict[str, Any]:
+        return {
             "model": target.model,
             "prompt": rng.integers(FIRST_ID, LAST_ID, count).tolist(),
             "max_tokens": int(tokens),
@@ -110,12 +133,13 @@ async def _play(target: Target, at: Float, prompt: Int, answer: Int, rng: np.ran
             "stream": True,
             "stream_options": {"include_usage": True},
         }
-        for count, tokens in zip(prompt, answer, strict=True)
-    ]
+
+    bodies = [body(count, tokens) for count, tokens in zip(prompt, answer, strict=True)]
     timeout = aiohttp.ClientTimeout(total=None, sock_read=SILENCE_SECONDS)
-    async with aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0)) as session:
+    connector = aiohttp.TCPConnector(limit=0)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector, headers=_key()) as session:
         # Connections and whatever the server does once are not part of the first measured request.
-        await _request(session, target, bodies[0], 0.0)
+        await _request(session, target, body(prompt[0], answer[0]), 0.0)
         begin = time.perf_counter()
         try:
             async with asyncio.TaskGroup() as group:
@@ -127,7 +151,15 @@ async def _play(target: Target, at: Float, prompt: Int, answer: Int, rng: np.ran
             raise errors.exceptions[0] from None
     sent, first, last = np.array([task.result() for task in tasks]).T
     further = np.where(answer > 1, (last - first) / np.maximum(answer - 1, 1), np.nan)
-    return Sent(sent - sent[0], prompt, answer, first - sent, further)
+    if (answer > 1).any() and np.nanmedian(further) < LEAST_TOKEN_SECONDS:
+        raise EvaluationError(
+            f"{target.url}: the tokens of an answer come all at once, as behind a proxy that buffers; name the address "
+            "of the server itself"
+        )
+    # Two requests that are due at nearly the same time may leave in another order.
+    order = np.argsort(sent, kind="stable")
+    columns = (column[order] for column in (prompt, answer, first - sent, further))
+    return Sent(sent[order] - sent[order[0]], *columns)
 
 
 async def _request(
@@ -140,19 +172,30 @@ async def _request(
     try:
         async with session.post(url, json=body) as answer:
             if answer.status != 200:
-                raise EvaluationError(
-                    f"{url} answers {answer.status}: {(await answer.text())[:300]}; a server is needed that takes "
-                    "prompts as token ids and `ignore_eos`, as vLLM and SGLang do"
-                )
+                remedy = "see the log of the server"
+                if answer.status < 500:
+                    remedy = (
+                        "a server is needed that takes prompts as token ids and `ignore_eos`, as vLLM and SGLang do"
+                    )
+                text = await answer.text(errors="replace")
+                raise EvaluationError(f"{url} answers {answer.status}: {text[:300]}; {remedy}")
             async for line in answer.content:
-                if not line.startswith(b"data: {"):
+                payload = line.removeprefix(b"data:").strip()
+                if not line.startswith(b"data:") or not payload.startswith(b"{"):
                     continue
-                now, event = time.perf_counter(), json.loads(line[6:])
+                now, event = time.perf_counter(), json.loads(payload)
+                if event.get("error"):
+                    raise EvaluationError(f"{url} reports {event['error']}; see the log of the server")
                 if event.get("choices"):
                     first, last = first or now, now
                 if event.get("usage"):
                     streamed = event["usage"]["completion_tokens"]
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+    except TimeoutError as error:
+        raise EvaluationError(
+            f"{url}: no byte of an answer in {SILENCE_SECONDS} s; see the log of the server, or test it with fewer "
+            "--requests and --sequences"
+        ) from error
+    except (aiohttp.ClientError, ValueError, KeyError, TypeError) as error:
         raise EvaluationError(f"{url}: {type(error).__name__} {error}; see the log of the server") from error
     if streamed != body["max_tokens"] or not first:
         raise EvaluationError(

@@ -18,6 +18,7 @@ from rlscaler_rl.simulation.tokens.services import Requests, Services
 FIXED = (0.9, 0.6, 0.3)
 """Shares of an iteration under light load that are taken to be there with any batch; a search begins from each."""
 
+CONSTANTS = ("iteration_ms", "sequence_ms", "prompt_ms", "held_ms", "request_ms")
 LEAST_MS = 1e-7
 EVALUATIONS = 800
 
@@ -33,26 +34,19 @@ class Figures(NamedTuple):
     """From the first request to the last token of all answers."""
 
 
-class Constants(NamedTuple):
-    """A server, and the part of a first token that no iteration explains, such as the way of the request to it."""
-
-    server: Server
-    request_ms: float
-
-
 def measured(sent: Sent) -> Figures:
     """Return the figures of a load test as the client saw them."""
     return _figures(sent.first, sent.token, sent.seconds)
 
 
-def simulated(constants: Constants, tests: Sequence[Sent]) -> list[Figures]:
+def simulated(server: Server, tests: Sequence[Sent]) -> list[Figures]:
     """Return the figures of load tests when their requests are played on the token level at the same moments.
 
     Raises ScenarioError where a request needs half of the KV cache.
     """
     until = max(20 * test.seconds for test in tests)
     services = Services.of(
-        [constants.server] * len(tests),
+        [server] * len(tests),
         initial=1,
         max_replicas=1,
         retries=0,
@@ -68,24 +62,22 @@ def simulated(constants: Constants, tests: Sequence[Sent]) -> list[Figures]:
     figures = []
     for test, a, b in zip(tests, bounds[:-1], bounds[1:], strict=True):
         # A server so slow that an answer is not complete by then counts as complete at the end of the simulation.
-        first = np.nan_to_num(level.fleet.first[a:b], nan=until) + constants.request_ms / 1000
+        first = np.nan_to_num(level.fleet.first[a:b], nan=until)
         token = np.where(test.answer > 1, np.nan_to_num(level.fleet.token[a:b], nan=until), np.nan)
         figures.append(_figures(first, token, test._replace(first=first, token=token).seconds))
     return figures
 
 
-def fitted(server: Server, tests: Sequence[Sent]) -> Constants:
-    """Return the constants with the least squares of the logarithms of simulated over measured figures.
+def fitted(server: Server, tests: Sequence[Sent]) -> Server:
+    """Return the server with the constants with the least squares of the logarithms of simulated over measured figures.
 
-    :param server: its limits are known; its four constants of an iteration are not read.
+    :param server: its limits are known; its constants of an iteration and of a request are not read.
     :param tests: load tests of two or more mixes; the first is under the lightest load.
     """
     goal = np.log([measured(test) for test in tests])
 
-    def constants(logarithms: Float) -> Constants:
-        names = ("iteration_ms", "sequence_ms", "prompt_ms", "held_ms")
-        values = np.exp(logarithms).tolist()
-        return Constants(replace(server, **dict(zip(names, values, strict=False))), values[-1])
+    def constants(logarithms: Float) -> Server:
+        return replace(server, **dict(zip(CONSTANTS, np.exp(logarithms).tolist(), strict=True)))
 
     def loss(logarithms: Float) -> float:
         figures = simulated(constants(logarithms), tests)

@@ -10,7 +10,7 @@ from optuna.distributions import FloatDistribution, IntDistribution
 
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings
 from rlscaler_core.decision.types import Int, Samples, State
-from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN
+from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP
 from rlscaler_rl.baselines.contender import Value, column
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
@@ -96,15 +96,17 @@ def _wva() -> Entry:
     space: Space = {
         "rise": FloatDistribution(0.3, 1.3, log=True),
         "keep": FloatDistribution(0.4, 0.95),
+        "up_window": IntDistribution(0, 240, step=30),
         "down_window": IntDistribution(0, 600, step=30),
     }
 
     def settings(point: Point) -> Any:
         down = replace(DEFAULT_SCALE_DOWN, stabilization_seconds=float(point["down_window"]))
+        up = replace(DEFAULT_SCALE_UP, stabilization_seconds=float(point["up_window"]))
         pools: Any = {"target": (1.0, 1.0), "min_replicas": (0, 0), "scaled": (True, True)}
-        return WvaSettings(**pools, down=down, rise=point["rise"], keep=point["keep"] * point["rise"])
+        return WvaSettings(**pools, up=up, down=down, rise=point["rise"], keep=point["keep"] * point["rise"])
 
-    begin = {"rise": 0.85, "keep": 0.7 / 0.85, "down_window": 300}
+    begin = {"rise": 0.85, "keep": 0.7 / 0.85, "up_window": 0, "down_window": 300}
     tunable = Tunable("wva", "WVA on saturation", space, begin, settings, lambda chosen, rate: Wva(chosen))
     return Entry(tunable, "saturation")
 

@@ -44,7 +44,7 @@ def server_of(text: str) -> Server:
     remedy = f"name {', '.join(SERVERS)}, or a calibration.json of `rlscaler tokens calibrate`"
     try:
         server = TypeAdapter(Server).validate_python(json.loads(Path(text).read_text(encoding="utf-8"))["server"])
-        # Raises ScenarioError for a constant that no server has, such as a negative one.
+        # Raises ScenarioError for constants that contradict one another.
         Services.of([server])
         return server
     except ValidationError as error:
@@ -89,7 +89,7 @@ def weighed(
         tests = load_tests(server, share, first, token, kinds)
         return weights_of(tests), tests
     except ScenarioError as error:
-        raise EvaluationError(str(error)) from error
+        raise EvaluationError(f"{server.label}: {error}") from error
 
 
 class Load(NamedTuple):
@@ -115,7 +115,10 @@ def of_rates(history: Path, mix: str, server: Server, first: float, token: float
     rate = read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds, share = len(rate) // 5 * 5, mix_of(mix)
     weights, tests = weighed(server, first, token, share)
-    need = needs(share, tests[0], tests[1:])
+    try:
+        need = needs(share, tests[0], tests[1:])
+    except ScenarioError as error:
+        raise EvaluationError(f"{server.label}: {error}") from error
     requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0], [need])
     return Load(requests, seconds, weights, tests[0], history.name)
 

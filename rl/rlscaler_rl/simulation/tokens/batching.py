@@ -249,7 +249,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
         service.prompt_done += requests.prompt[i]
         pod.prompt_done += requests.prompt[i]
         fleet.began[i] = pod.clock
-        fleet.first[i] = pod.clock - requests.arrived[i]
+        fleet.first[i] = pod.clock - requests.arrived[i] + fact.request
         taken = pod.clock - fleet.attempted[i]
         least = max(int(requests.prompt[i] * (1.0 - requests.cached[i])), 1)
         service.slack = min(service.slack, taken - fact.iteration - fact.sequence - fact.prompt * least)

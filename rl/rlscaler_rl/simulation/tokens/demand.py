@@ -72,6 +72,7 @@ def load_test(
     """
     mix = np.tile(np.asarray(share, np.float64) / np.sum(share), (TEST_SECONDS, 1))
     low, high, requests = 0.01, 200.0, None
+    names = ", ".join(kind.label for kind, part in zip(kinds, share, strict=True) if part > 0)
     for _ in range(2):
         rates = np.geomspace(low, high, TESTS)
         services = Services.of(
@@ -96,7 +97,8 @@ def load_test(
         first = int(over[0]) if over.size else TESTS - 1
         if first == 0:
             raise ScenarioError(
-                f"{server.label}: not even {rates[0]:.2g} requests/s are answered within the objective; raise it"
+                f"not even {rates[0]:.2g} requests/s of {names} are answered within {first_seconds:g} s to the first "
+                f"token and {token_seconds:g} s for each further one; raise these objectives, or take shorter requests"
             )
         low, high = rates[first - 1], rates[first]
     return Probe(float(low), *_means(requests, TESTS - 1))
@@ -119,8 +121,9 @@ def weights_of(tests: Sequence[Probe]) -> Weights:
     """Weights by load tests of two or more mixes, the usual one first: the least squares of the errors of capacity.
 
     A token of a prompt weighs 1, and the capacity is that of the usual mix. Raises ScenarioError where the mixes are
-    too much alike to tell the weights apart.
+    too much alike to tell the weights apart. Tests without a result are left out.
     """
+    tests = [test for test in tests if np.isfinite(test.per_second)]
     tokens = np.array([[test.prompt, test.answer] for test in tests])
     if len(tests) < 2 or np.linalg.cond(tokens / tokens.mean(axis=0)) > 50:
         raise ScenarioError(
@@ -136,7 +139,12 @@ def weights_of(tests: Sequence[Probe]) -> Weights:
 
 def needs(share: Sequence[float], usual: Probe, each: Sequence[Probe]) -> Float:
     """(KINDS,) replica-seconds that a request of each kind takes: by a load test of `each`, to the sum of the usual
-    mix."""
+    mix; NaN for a kind whose test has no result. Raises ScenarioError where the mix has such a kind."""
     alone = np.array([1.0 / test.per_second for test in each])
     mix = np.asarray(share, np.float64) / np.sum(share)
-    return np.asarray(alone / (mix @ alone) / usual.per_second, np.float64)
+    if missing := [name for name, part, need in zip(KINDS, mix, alone, strict=True) if part > 0 and np.isnan(need)]:
+        raise ScenarioError(
+            f"requests of {', '.join(missing)} alone miss the objective under any load, or do not fit into the KV "
+            "cache; raise the objective, or take them out of the mix"
+        )
+    return np.asarray(alone / (mix @ np.nan_to_num(alone)) / usual.per_second, np.float64)

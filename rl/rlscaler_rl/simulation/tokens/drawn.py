@@ -10,6 +10,7 @@ import numpy as np
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.simulation import generative
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, load_test, needs, only, weights_of
 from rlscaler_rl.simulation.tokens.episode import Demand
 from rlscaler_rl.simulation.tokens.servers import KINDS, SERVERS, Kind, Server
@@ -152,7 +153,8 @@ def plain(demand: Demand) -> Demand:
 def load_tests(
     server: Server, share: Sequence[float], first: float, token: float, kinds: Sequence[Kind] = tuple(KINDS.values())
 ) -> tuple[Probe, ...]:
-    """Return load tests of a mix, shares of `kinds` in order, and of each of KINDS alone.
+    """Return load tests of a mix, shares of `kinds` in order, and of each of KINDS alone, NaN of one that the server
+    cannot carry.
 
     Raises ScenarioError for an objective of the first or of each further token, in seconds, that the server misses
     under any load.
@@ -162,7 +164,14 @@ def load_tests(
 
 @lru_cache(maxsize=64)
 def _alone(server: Server, first: float, token: float) -> tuple[Probe, ...]:
-    return tuple(load_test(server, only(kind), first, token) for kind in KINDS)
+    def test(kind: str) -> Probe:
+        # A server need not carry kinds of requests that nobody sends to it.
+        try:
+            return load_test(server, only(kind), first, token)
+        except ScenarioError:
+            return Probe(np.nan, np.nan, np.nan)
+
+    return tuple(test(kind) for kind in KINDS)
 
 
 def _kinds(mix: Float, seconds: int, rng: np.random.Generator) -> Float:

@@ -7,9 +7,10 @@ which the queues have grown the mean of the requests that were over in the last 
 from __future__ import annotations
 
 from collections import deque
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rlscaler_core.decision.joint import worst_latency
 from rlscaler_core.decision.tables import make_samples
@@ -29,6 +30,9 @@ WINDOW_SECONDS = 30.0
 MEAN_SECONDS = 600.0
 """Seconds over which the tokens of a request are averaged, as the operator's query does."""
 
+PEAK_SECONDS, LENGTH_SECONDS = 60.0, 300.0
+"""Seconds of the peaks and of the lengths that WVA reads."""
+
 FULL_WHEN_WAITING = 0.1
 """A replica of which this share of the requests waits counts as full."""
 
@@ -39,6 +43,7 @@ class Counters(NamedTuple):
     time: float
     attempts: Float
     over: Float  # requests that are answered or aborted
+    done: Float  # requests that are answered
     prompt: Float  # tokens
     answer: Float
     waiting: Float
@@ -62,6 +67,7 @@ def counters(level: TokenLevel, per_second: Float | None) -> Counters:
         time=level.time,
         attempts=service["attempts"].copy(),
         over=service["attempts"] - waiting - running,
+        done=service["done"].copy(),
         prompt=service["prompt_done"].copy(),
         answer=service["answer_done"].copy(),
         waiting=waiting,
@@ -79,12 +85,14 @@ class Looks:
         """`weights` (N, 2) are those of a token of a prompt and of an answer."""
         self.level, self.weights, self.per_second = level, weights, per_second
         self.saturation = Saturation(level.services)
+        self._pods: deque[NDArray[Any]] = deque(maxlen=round(PEAK_SECONDS / LOOK_SECONDS) + 1)
         self._seen: deque[Counters] = deque([counters(level, per_second)])
 
     def look(self) -> None:
         """Read all counters, once every `LOOK_SECONDS`."""
         if self.level.time > self._seen[-1].time:
             self._seen.append(counters(self.level, self.per_second))
+        self._pods.append(self.level.fleet.pod.copy())
         while self._seen[-1].time - self._seen[0].time > MEAN_SECONDS:
             self._seen.popleft()
 
@@ -104,8 +112,7 @@ class Looks:
             pod = self.level.fleet.pod
             return np.asarray((pod["held"] * (pod["phase"] == READY)).sum(axis=1) / self.level.services.kv_tokens)
         if signal == "saturation":
-            prompt, answer = self._lengths(now)
-            return self.saturation.demand(self.level.fleet.pod, prompt, answer)
+            return self.saturation.demand(self._peaks(), *self._lengths(now))
         seconds = now.time - before.time
         if seconds <= 0:
             return np.full(len(now.waiting), np.nan)
@@ -132,11 +139,21 @@ class Looks:
         over = now.over - before.over
         return np.where(over > 0, self._weighted(now, before) / np.where(over > 0, over, 1.0), np.nan)
 
+    def _peaks(self) -> NDArray[Any]:
+        """Return the pods (N, S) now, with the most that each held and had waiting in the last minute."""
+        now = self.level.fleet.pod.copy()
+        for before in self._pods:
+            same = (before["number"] == now["number"]) & (before["phase"] == READY)
+            for name in ("held", "waiting"):
+                now[name] = np.where(same, np.maximum(before[name], now[name]), now[name])
+        return now
+
     def _lengths(self, now: Counters) -> tuple[Float, Float]:
-        """Return the mean tokens (N,) of a prompt and of an answer in the last ten minutes; NaN where none was over."""
-        before = self._seen[0]
-        over = np.where(now.over > before.over, now.over - before.over, np.nan)
-        return (now.prompt - before.prompt) / over, (now.answer - before.answer) / over
+        """Return the mean tokens (N,) of a prompt and of an answer in five minutes, over the requests that were
+        answered; NaN where none was."""
+        before = self._before(LENGTH_SECONDS)
+        done = np.where(now.done > before.done, now.done - before.done, np.nan)
+        return (now.prompt - before.prompt) / done, (now.answer - before.answer) / done
 
     def near(self) -> Float:
         """(N,) the worse of the 95th percentiles of TTFT and TPOT, each over its objective, as in the operator."""

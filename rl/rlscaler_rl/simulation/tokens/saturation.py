@@ -40,7 +40,7 @@ class Saturation:
 
         NaN without a ready replica.
 
-        :param pod: replicas (N, S), as in `Fleet`.
+        :param pod: replicas (N, S), as in `Fleet`, with the most of a minute in `held` and `waiting`.
         :param prompt: mean tokens (N,) of a prompt; NaN: not known.
         :param answer: mean tokens (N,) of an answer; NaN: not known.
         """
@@ -62,15 +62,20 @@ class Saturation:
             self.services.batched_tokens * answer / np.maximum(prompt + answer, 1.0), self.services.sequences
         )
         by_batch = np.where(answer > 0, batch * (prompt + answer / 2), np.nan)
-        rows, kind = np.arange(len(answer)), np.searchsorted(ANSWERS, answer, side="right")
+        rows, kind = np.arange(len(answer)), _kind(answer)
         count = np.minimum(self._count[rows, kind], REMEMBERED)
         mean = np.nansum(self._capacities[rows, kind], axis=1) / np.maximum(count, 1)
         usual = np.where(count > 0, mean, by_batch)
         return np.where(usual > 0, usual, cache)
 
     def _remember(self, held: Float, full: NDArray[np.bool_], answer: Float) -> None:
-        kind = np.searchsorted(ANSWERS, answer, side="right")
+        kind = _kind(answer)
         for row, slot in zip(*np.nonzero(full), strict=True):
             place = self._count[row, kind[row]] % REMEMBERED
             self._capacities[row, kind[row], place] = held[row, slot]
             self._count[row, kind[row]] += 1
+
+
+def _kind(answer: Float) -> NDArray[np.int64]:
+    """Return the place (N,) of answers so long among `ANSWERS`; unknown ones count as short."""
+    return np.searchsorted(ANSWERS, np.nan_to_num(answer), side="right")

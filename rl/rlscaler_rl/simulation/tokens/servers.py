@@ -6,6 +6,13 @@ An iteration of a server takes a + b * sequences + c * prompt tokens + d * token
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+Milliseconds = Annotated[float, Field(ge=0, le=60_000, allow_inf_nan=False)]
+Positive = Annotated[float, Field(ge=1e-9, le=60_000, allow_inf_nan=False)]
+Tokens = Annotated[int, Field(ge=2, le=2_000_000_000)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,28 +20,31 @@ class Server:
     """Constants of one model on one kind of GPU."""
 
     label: str
-    iteration_ms: float
+    iteration_ms: Annotated[float, Field(ge=1e-3, le=60_000, allow_inf_nan=False)]
     """Part of an iteration that is always there: a."""
 
-    sequence_ms: float
+    sequence_ms: Milliseconds
     """For each sequence of the batch: b."""
 
-    prompt_ms: float
+    prompt_ms: Positive
     """For each token of a prompt that is processed: c."""
 
-    held_ms: float
+    held_ms: Milliseconds
     """For each token that the KV cache holds: d."""
 
-    kv_tokens: int
+    kv_tokens: Tokens
     """Tokens that the KV cache holds at most."""
 
-    batched_tokens: int
+    batched_tokens: Tokens
     """Tokens of an iteration, as vLLM's `max_num_batched_tokens`."""
 
-    sequences: int
+    sequences: Annotated[int, Field(ge=1, le=1024)]
     """Sequences of a batch, as vLLM's `max_num_seqs`."""
 
     source: str
+
+    request_ms: Milliseconds = 0.0
+    """Part of a first token that no iteration explains, such as the way of the request to the server."""
 
 
 SERVERS: dict[str, Server] = {

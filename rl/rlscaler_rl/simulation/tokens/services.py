@@ -37,6 +37,7 @@ class Services(Rows):
     sequence: Float  # (N,) b
     prompt: Float  # (N,) c
     held: Float  # (N,) d
+    request: Float  # (N,) before the first iteration of a request, which only its client sees
     kv_tokens: Int  # (N,)
     batched_tokens: Int  # (N,)
     sequences: Int  # (N,)
@@ -66,6 +67,7 @@ class Services(Rows):
             "sequence": [server.sequence_ms / 1000 for server in servers],
             "prompt": [server.prompt_ms / 1000 for server in servers],
             "held": [server.held_ms / 1000 for server in servers],
+            "request": [server.request_ms / 1000 for server in servers],
             "kv_tokens": [server.kv_tokens for server in servers],
             "batched_tokens": [server.batched_tokens for server in servers],
             "sequences": [server.sequences for server in servers],
