@@ -159,9 +159,9 @@ def believed(params: Params, state: State) -> Params:
 
 
 def measuring(params: Params, state: State, samples: Samples) -> Bool:
-    """Return where (N,) the capacity has been measured for less than `MEASURING_SECONDS`; streams keep no such time."""
+    """Return where (N,) the capacity has been measured for less than `MEASURING_SECONDS`."""
     young: Bool = samples.time - state.belief[:, BEGAN] < MEASURING_SECONDS
-    return young & params.learns_capacity & ~params.stream
+    return young & params.learns_capacity
 
 
 def below_declared(params: Params, state: State) -> Bool:

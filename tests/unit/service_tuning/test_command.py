@@ -15,6 +15,7 @@ from rlscaler_rl.evaluation.models import load_start
 from rlscaler_rl.evaluation.schema import ServiceVerdict
 from rlscaler_rl.evaluation.service_tuning import run
 from rlscaler_rl.evaluation.service_tuning.history import prepare
+from rlscaler_rl.training.errors import DivergedError
 from rlscaler_rl.training.finetune import FineTuning
 
 from .conftest import make_service, waves
@@ -102,3 +103,19 @@ def test_a_prometheus_that_is_not_there_is_said():
 
 def test_help_tells_the_exit_codes():
     assert "exit code 0 = publish, 3" in " ".join(invoke("--help").output.split())
+
+
+@pytest.mark.parametrize(("days", "seconds"), [(2, 3600), (1, 600)])
+def test_a_history_of_days_is_judged_on_hours(tmp_path, monkeypatch, days, seconds):
+    history = tmp_path / "load.csv"
+    write_trace(history, Trace(waves(days * 86_400)[::60], 60.0))
+    played = []
+
+    def tune(service, *rest):
+        played.append(service.episode_seconds)
+        raise DivergedError("here the training would begin")
+
+    monkeypatch.setattr(run, "tune_for_service", tune)
+    told = invoke("--for", POLICY, "--history", history, "--scrape-seconds", 15, "--out", tmp_path / "out")
+    assert "here the training would begin" in told.output, told.output
+    assert played == [seconds]

@@ -25,20 +25,20 @@ def draw(played: list[Played], figures: list[Figures], path: Path) -> None:
     width = INCHES_EACH * len(played) + LEFT_INCHES + RIGHT_INCHES
     with picture(path, (width, HEIGHT), 120, STYLE) as figure:
         grid = figure.subplots(4, len(played), squeeze=False, sharex=True, sharey="row")
-        for column, (one, result) in enumerate(zip(played, figures, strict=True)):
+        for column, (course, result) in enumerate(zip(played, figures, strict=True)):
             late = f"{result.late_percent:.1f} % late, {result.replica_seconds:,.0f} replica-seconds"
-            grid[0, column].set_title(f"{one.title}\n{late}", loc="left", fontsize=10)
-            _tokens(grid[0, column], one)
-            _replicas(grid[1, column], one)
-            _first(grid[2, column], one)
-            _waiting(grid[3, column], one)
+            grid[0, column].set_title(f"{course.title}\n{late}", loc="left", fontsize=10)
+            _tokens(grid[0, column], course)
+            _replicas(grid[1, column], course)
+            _first(grid[2, column], course)
+            _waiting(grid[3, column], course)
         for row, name in enumerate(("tokens/s", "replicas", "TTFT p95 (s)", "no first token yet")):
             grid[row, 0].set_ylabel(name)
             grid[row, 0].set_ylim(bottom=0)
             grid[row, -1].legend(loc="center left", bbox_to_anchor=(1.01, 0.5), handlelength=1.4)
         for axes in grid[3]:
             axes.set_xlabel("time since the load began (s)")
-        grid[0, 0].set_xlim(0, max(one.duration for one in played))
+        grid[0, 0].set_xlim(0, max(course.duration for course in played))
         title = f"Emulated vLLM, {played[0].server}: a mix that drifts and surges"
         figure.suptitle(title, x=LEFT_INCHES / width, y=0.985, ha="left", fontsize=13, fontweight="bold")
         figure.align_ylabels(grid[:, 0])

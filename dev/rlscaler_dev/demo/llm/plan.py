@@ -71,9 +71,9 @@ class Play:
 
 def deployment(this: Play) -> Json:
     """Return the Deployment with the replicas that the load's begin needs."""
-    made = manifests.deployment(this.pool)
-    made["spec"]["replicas"] = INITIAL
-    return made
+    body = manifests.deployment(this.pool)
+    body["spec"]["replicas"] = INITIAL
+    return body
 
 
 def scaler(contender: Contender, this: Play, prometheus: str, facts: Mapping[str, float]) -> Json:

@@ -158,8 +158,8 @@ async def _play(target: Target, at: Float, prompt: Int, answer: Int, rng: np.ran
         )
     # Two requests that are due at nearly the same time may leave in another order.
     order = np.argsort(sent, kind="stable")
-    columns = (column[order] for column in (prompt, answer, first - sent, further))
-    return Sent(sent[order] - sent[order[0]], *columns)
+    first = first - sent
+    return Sent(sent[order] - sent[order[0]], prompt[order], answer[order], first[order], further[order])
 
 
 async def _request(

@@ -78,7 +78,6 @@ def params_of(groups: Groups, interval_seconds: float, sense_seconds: float) -> 
         slo_ms=1000 * groups.slo_seconds,
         interval_seconds=interval_seconds,
         sense_seconds=sense_seconds,
-        learns_capacity=True,
     )
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -132,7 +134,7 @@ def outcomes(level: TokenLevel) -> Mapping[str, Float]:
     token. NaN: there was none."""
     requests, fleet = level.requests, level.fleet
     came = requests.arrived < level.time
-    columns = {
+    columns: dict[str, NDArray[Any]] = {
         "arrived": requests.arrived,
         "prompt": requests.prompt,
         "answer": requests.answer,
