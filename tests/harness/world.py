@@ -81,6 +81,8 @@ class World:
                 },
                 "slo": {"latencyMilliseconds": 1000},
                 "policy": {"bundled": "rule"},
+                # A capacity that is learned removes no replica for five minutes.
+                "capacity": {"trust": "declared"},
                 **spec,
             },
         }

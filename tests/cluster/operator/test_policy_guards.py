@@ -158,7 +158,7 @@ def test_capacity_is_learned_where_the_spec_leaves_it_open(operator, world, wait
     targets = {
         pool: {"deployment": f"pupil-{pool}", "maxReplicas": 10, "coldStartSeconds": 8} for pool in ("gpu", "cpu")
     }
-    world.policy("pupil", mode="Shadow", targets=targets)
+    world.policy("pupil", mode="Shadow", targets=targets, capacity={"trust": "learned"})
     wait(lambda: world.condition("pupil", "CapacityUnknown") == ("True", "NotMeasured"))
     wait(lambda: world.condition("pupil", "CapacityUnknown") == ("", ""), 240)
     believed = world.get("rlscalingpolicies", "pupil")["status"]["capacity"]
