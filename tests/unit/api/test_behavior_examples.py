@@ -53,6 +53,8 @@ class Service:
     def __init__(self, behavior, replicas, step=100, interval=60):
         target = {"deployment": "chat", "maxReplicas": 100, "stepSize": step, "requestsPerSecond": 20}
         spec = {"targets": {"gpu": target}, "slo": {"latencyMilliseconds": 500}, "intervalSeconds": interval}
+        # A capacity that is learned would keep the replicas for its first five minutes.
+        spec["capacity"] = {"trust": "declared"}
         if behavior:
             spec["behavior"] = yaml.safe_load(behavior)
         body = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy", "metadata": {"name": "chat"}}

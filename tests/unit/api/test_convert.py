@@ -129,6 +129,6 @@ def test_a_start_costs_what_the_pool_says_else_the_pull_of_an_image_and_a_drain(
 
 
 def test_shortest_policy_is_the_decision_functions_default(body):
-    row, default = params(body), make_params(1)
+    row, default = params(body), make_params(1, learns_capacity=True)
     for field in dataclasses.fields(row):
         np.testing.assert_array_equal(getattr(row, field.name), getattr(default, field.name), err_msg=field.name)

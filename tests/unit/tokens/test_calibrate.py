@@ -173,7 +173,7 @@ def test_faults_of_a_server_are_told_as_they_are(
 def test_no_prompt_is_sent_twice(server: tuple[ModelServer, str]) -> None:
     model, url = server
     for _ in range(2):
-        target(url, "tiny").send(np.zeros(5), np.full(5, 30), np.full(5, 2))
+        target(url, "tiny").send(np.zeros(5), np.full(5, 30), np.full(5, 20))
     prompts = {tuple(body["prompt"]) for body in model.bodies}
     assert len(prompts) == len(model.bodies) == 12
 
