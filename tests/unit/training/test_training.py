@@ -163,29 +163,31 @@ def test_the_bundled_network_is_about_as_good_as_the_rule_with_and_without_a_mem
     known = {"exact_share": 1.0, "drift_share": 0.0, "fall_share": 0.0, "priced_share": 0.0, "scrape": (2,)}
     nominal = replace(RANGES, wholly_nominal_share=1.0, one_pool_share=0.0, **known)
     stretches = randomised(24, np.random.default_rng(99), 30.0, 1800, nominal)
-    ours, rule, still = (run(stretches, one).result.j for one in (actor, load_bundled("rule"), Frozen(actor.manifest)))
+    ours, rule, still = (
+        run(stretches, one).result.j for one in (actor, load_bundled("rule"), Constant(actor.manifest))
+    )
     assert ours.mean() < 1.03 * rule.mean()
     assert ours.mean() < 1.03 * still.mean()
 
 
 def test_a_network_is_chosen_by_its_interval_against_the_rule():
-    ruled, frozen = validate(load_bundled("rule")), validate(Frozen(Manifest(name="frozen", stack_size=1)))
+    ruled, growing = validate(load_bundled("rule")), validate(Constant(Manifest(name="growing", stack_size=1), 2))
     assert ruled["against_rule"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
-    against = frozen["against_rule"]
+    against = growing["against_rule"]
     assert against["low"] < against["mean"] < against["high"]
     rows = [{"validation": {"against_rule": {"mean": mean, "high": high}}} for mean, high in ((-2, 1), (-1, -0.5))]
     assert best_of(rows) is rows[1], "surest to be better, not best in the mean"
 
 
-class Frozen:
-    """Always (0, 0, balanced)."""
+class Constant:
+    """Always the same steps of both pools, balanced."""
 
-    def __init__(self, manifest: Manifest) -> None:
-        self.manifest = manifest.model_copy(update={"residual": False})
+    def __init__(self, manifest: Manifest, steps: int = 0) -> None:
+        self.manifest, self.steps = manifest.model_copy(update={"residual": False}), steps
 
     def probabilities(self, stacked):
         probabilities = np.zeros((len(stacked), 13), np.float32)
-        probabilities[:, [2, 7, 11]] = 1
+        probabilities[:, [2 + self.steps, 7 + self.steps, 11]] = 1
         return probabilities
 
 
