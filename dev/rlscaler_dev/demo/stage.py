@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import click
 
+from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json, has_condition, path_of
 from rlscaler_dev.demo.operator import Operator
 from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor, ended_by_signal, interruptible
@@ -104,6 +105,13 @@ class Stage(ABC, Generic[Recorder]):
     @abstractmethod
     def create_workload(self) -> None:
         """Create the objects of the service."""
+
+    def start_keda(self) -> None:
+        """Start KEDA, which is built the first time."""
+        self.say("starting KEDA")
+        cluster = state.load(self.info.name)
+        assert cluster is not None
+        keda.start(keda.Running(cluster), tuned=False)
 
     def wait_for_service(self) -> None:
         """Wait until the service answers."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.readiness import answers
@@ -52,10 +51,7 @@ class KafkaStage(Stage[Recorder]):
         self.kube.apply(manifests.deployment(self._this.pool))
         self._consume()
         if self._contender.scaler is Scaler.KEDA:
-            self.say("starting KEDA")
-            cluster = state.load(self.info.name)
-            assert cluster is not None
-            keda.start(keda.Running(cluster), tuned=False)
+            self.start_keda()
 
     def introduction(self) -> str:
         group = f"group {GROUP} ({self._this.protocol})"

@@ -14,7 +14,7 @@ from rlscaler_dev.plot import BLUE, INK, LOOK, ORANGE, PURPLE, RED, SKY, picture
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SPEC, READY, STARTING = (REPLICA_COLUMNS.index(name) for name in ("spec", "ready", "starting"))
+READY = REPLICA_COLUMNS.index("ready")
 STYLE = LOOK | {"font.size": 9.5, "axes.linewidth": 0.8, "grid.linewidth": 0.6, "legend.fontsize": 9}
 INCHES_EACH, LEFT_INCHES, RIGHT_INCHES, HEIGHT = 5.0, 0.75, 1.7, 8.6
 BIN_SECONDS = 10.0

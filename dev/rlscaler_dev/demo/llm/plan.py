@@ -26,7 +26,7 @@ class Contender:
     query: str = ""
     """PromQL of KEDA's trigger; empty: a policy scales."""
     threshold: str = ""
-    """Of the trigger, for each replica."""
+    """Number of that query that KEDA plans for each replica."""
 
 
 def _sum(*names: str) -> str:
@@ -97,30 +97,20 @@ def scaled_object(contender: Contender, this: Play, prometheus: str) -> Json:
 
 def policy(this: Play, facts: Mapping[str, float]) -> Json:
     """The policy of the guide for vLLM, with the capacity for the usual mix as a first guess."""
-    pool = this.pool
-    spec: Json = {
-        "mode": "Auto",
-        "intervalSeconds": this.interval_seconds,
-        "targets": {
-            "gpu": {
-                "deployment": NAME,
-                "minReplicas": pool.min_replicas,
-                "maxReplicas": pool.max_replicas,
-                "costPerHour": pool.cost_per_hour,
-                "coldStartSeconds": round(pool.mean_cold_start_seconds),
-            }
-        },
-        "policy": {"bundled": "rule"},
-        "capacity": {
-            "unit": "tokens",
-            "tokenWeights": {"prompt": 1, "answer": round(facts["answer_weight"], 2)},
-            "perReplica": {"gpu": round(facts["tokens_per_second"])},
-        },
-        "slo": {
-            "latencyMilliseconds": round(1000 * facts["first_seconds"]),
-            "signal": "ttft",
-            "timePerOutputTokenMilliseconds": round(1000 * facts["token_seconds"]),
-        },
-        "metrics": {"preset": "vllm"},
+    capacity = {
+        "unit": "tokens",
+        "tokenWeights": {"prompt": 1, "answer": round(facts["answer_weight"], 2)},
+        "perReplica": {"gpu": round(facts["tokens_per_second"])},
     }
-    return manifests.thing("rlscaler.io/v1alpha1", "RLScalingPolicy", NAME, NAMESPACE, spec=spec)
+    slo: Json = {
+        "latencyMilliseconds": round(1000 * facts["first_seconds"]),
+        "signal": "ttft",
+        "timePerOutputTokenMilliseconds": round(1000 * facts["token_seconds"]),
+    }
+    fields: Json = {"capacity": capacity, "slo": slo, "metrics": {"preset": "vllm"}}
+    body = manifests.scaling_policy(
+        NAME, NAMESPACE, [this.pool], this.interval_seconds, slo["latencyMilliseconds"], **fields
+    )
+    # The capacity is in tokens, which requests/s of a target would contradict.
+    del body["spec"]["targets"]["gpu"]["requestsPerSecond"]
+    return body

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json
 from rlscaler_dev.cluster.network import HOST, free_ports
 from rlscaler_dev.cluster.readiness import answers
@@ -49,10 +48,7 @@ class LlmStage(Stage[Recorder]):
         self.supervisor.wait_until(self._servers, lambda: answers(f"http://{HOST}:{port}/metrics"), READY_SECONDS)
         self.info.add_scrape_target("rlscaler-demo-servers", f"{HOST}:{port}")
         if self._contender.query:
-            self.say("starting KEDA")
-            cluster = state.load(self.info.name)
-            assert cluster is not None
-            keda.start(keda.Running(cluster), tuned=False)
+            self.start_keda()
 
     def introduction(self) -> str:
         return f"{self._contender.title}: {self._this.server}, the mix drifts and surges"

@@ -165,7 +165,7 @@ def load_tests(
 @lru_cache(maxsize=64)
 def _alone(server: Server, first: float, token: float) -> tuple[Probe, ...]:
     def test(kind: str) -> Probe:
-        # A server need not carry kinds of requests that nobody sends to it.
+        # A small server may miss the objective on kinds of requests that its users never send.
         try:
             return load_test(server, only(kind), first, token)
         except ScenarioError:

@@ -92,7 +92,6 @@ class Looks:
         """Read all counters, once every `LOOK_SECONDS`."""
         if self.level.time > self._seen[-1].time:
             self._seen.append(counters(self.level, self.per_second))
-        self._pods.append(self.level.fleet.pod.copy())
         while self._seen[-1].time - self._seen[0].time > MEAN_SECONDS:
             self._seen.popleft()
 
@@ -142,6 +141,7 @@ class Looks:
     def _peaks(self) -> NDArray[Any]:
         """Return the pods (N, S) now, with the most that each held and had waiting in the last minute."""
         now = self.level.fleet.pod.copy()
+        self._pods.append(now.copy())
         for before in self._pods:
             same = (before["number"] == now["number"]) & (before["phase"] == READY)
             for name in ("held", "waiting"):
