@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -11,6 +13,7 @@ from rlscaler_loadgen.service.router import Pod
 from rlscaler_rl.evaluation.tokens.emulated.load import replicas, story
 from rlscaler_rl.evaluation.tokens.emulated.pods import ReplicaBook, VllmCollector, outcomes
 from rlscaler_rl.evaluation.tokens.emulated.serve import facts
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens import ledger
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.servers import SERVERS
@@ -104,6 +107,12 @@ def test_an_outcome_is_kept_of_every_request_that_came(book):
     assert len(columns["arrived"]) == len(book.level.requests.arrived) == book.level.fleet.service[0]["arrived"]
     assert np.nanpercentile(columns["first"], 50) < 2.5
     assert columns["need"].sum() == pytest.approx(replicas(SECONDS).sum(), rel=0.3)
+
+
+def test_a_server_that_cannot_carry_the_load_is_named():
+    slow = replace(SERVERS["8b-l40s"], label="slow", prompt_ms=0.25, kv_tokens=60_000)
+    with pytest.raises(ScenarioError, match=r"slow cannot answer chat, rag and reasoning .*--server"):
+        story(slow, 60, 1, 12)
 
 
 def test_the_policy_declares_the_usual_mix():

@@ -112,12 +112,13 @@ def emulate(**options: Any) -> None:
     from rlscaler_loadgen.errors import LoadgenError
     from rlscaler_rl.evaluation.tokens.emulated.serve import Emulation, emulate
     from rlscaler_rl.evaluation.tokens.single import server_of
+    from rlscaler_rl.simulation.scenario import ScenarioError
 
     server, kubeconfig = server_of(options.pop("server")), options.pop("kubeconfig")
     this = Emulation(kubeconfig=kubeconfig and str(kubeconfig), server=server, **options)
     try:
         asyncio.run(emulate(this))
-    except LoadgenError as error:
+    except (LoadgenError, ScenarioError) as error:
         raise click.ClickException(str(error)) from error
 
 

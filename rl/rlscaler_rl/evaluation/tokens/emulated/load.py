@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from rlscaler_core.decision.types import Float
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights, needs, only, weights_of
 from rlscaler_rl.simulation.tokens.drawn import FIRST_SECONDS, ITERATIONS, LEAST_TOKEN_SECONDS, load_tests
 from rlscaler_rl.simulation.tokens.servers import KINDS, Server
@@ -51,6 +52,11 @@ def story(server: Server, seconds: int, seed: int, most: int) -> Story:
     tests = load_tests(server, only(USUAL), FIRST_SECONDS, token)
     each = needs(only(USUAL), tests[0], tests[1:])
     order = [list(KINDS).index(kind) for kind in (USUAL, DOCUMENTS, LONG)]
+    if np.isnan(each[order]).any():
+        raise ScenarioError(
+            f"{server.label} cannot answer {USUAL}, {DOCUMENTS} and {LONG} within {FIRST_SECONDS:g} s to the first "
+            f"token and {token:g} s for each further one; name a faster server with --server"
+        )
     rates = np.zeros((seconds, len(KINDS)))
     rates[:, order] = replicas(seconds) / each[order]
     total = rates.sum(axis=1)
