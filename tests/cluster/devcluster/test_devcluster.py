@@ -80,6 +80,23 @@ def _cold_start_seconds(pod: dict) -> float:
     return (ready - scheduled).total_seconds()
 
 
+def test_pods_of_a_node_that_was_not_heard_of_become_ready_again(client: KubeClient, namespace: str) -> None:
+    create(client, namespace, deployment("back", 2))
+    wait_ready(client, namespace, "back", 2)
+    marked = {}
+    for pod in pods(client, namespace, "back"):
+        name, conditions = pod["metadata"]["name"], pod["status"]["conditions"]
+        lost = [one | ({"status": "False"} if one["type"] == "Ready" else {}) for one in conditions]
+        answer = client.merge(f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"status": {"conditions": lost}})
+        marked[name] = int(answer["metadata"]["resourceVersion"])
+
+    def again(pod: dict) -> bool:
+        ready_now = any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"]["conditions"])
+        return ready_now and int(pod["metadata"]["resourceVersion"]) > marked[pod["metadata"]["name"]]
+
+    wait_until(lambda: all(map(again, pods(client, namespace, "back"))), "both pods ready again", 30)
+
+
 def test_scaling_down_removes_pods(client: KubeClient, namespace: str) -> None:
     create(client, namespace, deployment("shrink", 3))
     wait_ready(client, namespace, "shrink", 3)

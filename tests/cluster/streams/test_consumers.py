@@ -53,6 +53,10 @@ def names(world: World) -> list[str]:
     return sorted(pod["metadata"]["name"] for pod in world.pods("billing"))
 
 
+def ready(world: World) -> int:
+    return int(world.get("deployments", "billing")["status"].get("readyReplicas", 0))
+
+
 def places(path: Path) -> list[tuple[str, str]]:
     """Partition and offset of each row."""
     with path.open(newline="") as file:
@@ -70,15 +74,31 @@ def test_consumers_follow_the_pods_and_process_every_message(
     command += ["--bootstrap-servers", broker.servers, "--topic", topic, "--group", group, "--protocol", protocol]
     command += ["--message-ms", "2", "--records", str(tmp_path), "--metrics-port", "0"]
     consumers = subprocess.Popen(command)
+
+    def follow(count: int) -> None:
+        """Wait until so many pods are the members of the group."""
+
+        def same() -> bool:
+            assert consumers.poll() is None, f"the consumers ended with {consumers.returncode}"
+            pods, found = names(world), members(broker, group)
+            seen[:] = [f"pods {pods}", f"members {found}", f"ready {ready(world)}"]
+            return len(pods) == count and found == pods
+
+        seen: list[str] = []
+        try:
+            until(same, SECONDS)
+        except AssertionError as error:
+            raise AssertionError(f"{count} members: {error}; {', '.join(seen)}") from error
+
     try:
-        until(lambda: len(names(world)) == 1 and members(broker, group) == names(world), SECONDS)
+        follow(1)
         load = LoadSettings(pattern="ramp", duration=4, low=100, peak=200)
         first = Production(broker.servers, topic, load, tmp_path / "first", skew=0.5).run()
         world.patch("deployments", "billing", {"spec": {"replicas": 3}}, "scale")
-        until(lambda: len(names(world)) == 3 and members(broker, group) == names(world), SECONDS)
+        follow(3)
         second = Production(broker.servers, topic, load, tmp_path / "second", skew=0.5).run()
         world.patch("deployments", "billing", {"spec": {"replicas": 1}}, "scale")
-        until(lambda: len(names(world)) == 1 and members(broker, group) == names(world), SECONDS)
+        follow(1)
         assert first["produced"] == first["scheduled"] == len(load.arrival_times())
         written = {*places(tmp_path / "first" / "produced.csv"), *places(tmp_path / "second" / "produced.csv")}
         assert len(written) == first["produced"] + second["produced"]
