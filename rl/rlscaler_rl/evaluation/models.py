@@ -81,6 +81,21 @@ def load_for_streams(model: str) -> Loaded:
     return loaded
 
 
+def load_for_tokens(model: str) -> Loaded:
+    """Return the network for token services that `--model` names by its path.
+
+    Raises EvaluationError naming the file and the remedy, also for a network for other loads.
+    """
+    loaded = _read(model, lambda: _from_path(Path(model)))
+    envelope = loaded.actor.manifest.envelope
+    if envelope is not None and "tokens" not in envelope.units:
+        raise EvaluationError(
+            f"--model {model}: envelope.units has no tokens: it was trained for {', '.join(envelope.units)}; give one "
+            "that `rlscaler tokens train` made"
+        )
+    return loaded
+
+
 def _read(model: str, read: Callable[[], Loaded]) -> Loaded:
     try:
         return read()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -12,22 +11,20 @@ from pathlib import Path
 import numpy as np
 
 from rlscaler_core.decision.actor import Actor, ActorLike
-from rlscaler_core.decision.manifest import Consumers, Envelope, Manifest, PoolRanges, Training
+from rlscaler_core.decision.manifest import Consumers, Envelope, Manifest, PoolRanges
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_core.models import STREAMS, load_bundled
+from rlscaler_core.models import STREAMS
+from rlscaler_rl.simulation.courses import Course
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
-from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, StreamVecEnv
-from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
-from rlscaler_rl.training.chooser import Candidate, Chooser
-from rlscaler_rl.training.config import AgentConfig, ConfigError, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.export import bare_manifest, to_onnx, trained_on, versions, write
+from rlscaler_rl.simulation.streams.training import SENSE_SECONDS, StreamEpisodes
+from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
+from rlscaler_rl.training.courses import MANIFEST, POLICY, check_empty, learn
+from rlscaler_rl.training.export import bare_manifest, write
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.stream_loads import RANGES, draw
-from rlscaler_rl.training.train import make_model, random_observations, set_up
+from rlscaler_rl.training.train import set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
-
-POLICY, MANIFEST = "policy.onnx", "manifest.json"
 
 MOST_PARTITIONS = (12, 12, 24, 48)
 """Most partitions of the groups of a course, one after the other: a course takes as long as its largest group."""
@@ -76,36 +73,28 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
 
     Raises ConfigError where the folder holds a network already.
     """
-    if (folder / POLICY).exists():
-        raise ConfigError(f"{folder}: {POLICY} is in it; choose another folder with --out")
+    check_empty(folder)
     config = config_of(options)
     set_up(config)
     bare = bare_manifest(config, STREAMS)
-    rule, contract = rule_of(bare), bare.contract
-    assert rule is not None
     recorded = StretchLoads(trained_recordings(), 1.0)
     drawing, looking = np.random.default_rng([options.seed, 9]), np.random.default_rng([options.seed, 10])
     courses = []
     for number in range(options.courses):
         say(f"course {number + 1} of {options.courses}")
         drawn = draw(options.groups, MOST_PARTITIONS[number % len(MOST_PARTITIONS)], drawing, recorded)
-        courses.append(Course(drawn, RANGES.interval_seconds, contract, rule))
-    env = StreamVecEnv(courses, contract, rule, options.seed)
-    model = make_model(config, env, None)
-    model.policy.mlp_extractor.calibrate(random_observations(env, options.seed))
-    begin_with_no_change(model.policy)
+        courses.append(course_of(drawn, bare))
     others = draw(options.looked_at, MOST_PARTITIONS[-2], looking, recorded)
-    by_rule = _mean_j(others, load_bundled("rule"))
-
-    def tried(candidate: Candidate) -> None:
-        say(f"{candidate.steps:,} intervals: J {candidate.j:.3f}, and {by_rule:.3f} of the rule alone")
-
-    every = options.look_every * config.agent.buffer_size * options.groups
-    chooser = Chooser(bare, partial(_mean_j, others), every, tried)
-    schedule = EntropySchedule(config.agent.entropy, config.agent.final_entropy)
-    model.learn(options.steps, callback=[schedule, TimeLimitBootstrap(), chooser])
-    _write(folder, chooser.candidates, by_rule, model.num_timesteps, options, config)
+    judge = partial(_mean_j, others)
+    trained = learn(config, bare, courses, begin_with_no_change, judge, options.look_every, say)
+    own = {"options": asdict(options), "ranges": asdict(RANGES), "agent": config.agent.model_dump()}
+    trained.write(folder, envelope(), own)
     return folder
+
+
+def course_of(groups: Groups, bare: Manifest) -> Course:
+    """Return a course of some groups."""
+    return Course(partial(StreamEpisodes, groups, RANGES.interval_seconds, bare.contract, rule_of(bare)))
 
 
 def _mean_j(groups: Groups, actor: ActorLike) -> float:
@@ -121,24 +110,6 @@ def install(folder: Path, models: Path | None = None) -> None:
     content = (folder / POLICY).read_bytes()
     Actor.load(content, manifest)
     write(models, STREAMS, f"{STREAMS}.json", content, manifest)
-
-
-def _write(
-    folder: Path, candidates: list[Candidate], by_rule: float, steps: int, options: Options, config: TrainingConfig
-) -> None:
-    best = min(candidates, key=lambda candidate: candidate.j).actor
-    content = to_onnx(best.layers)
-    origin = Training(
-        seed=options.seed,
-        steps=steps,
-        date=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions=versions("torch", "stable-baselines3", "numpy"),
-        hyperparameters={"options": asdict(options), "ranges": asdict(RANGES), "agent": config.agent.model_dump()},
-        curve=[(candidate.steps, candidate.j) for candidate in candidates],
-        rule_j=by_rule,
-    )
-    trained = trained_on(best.manifest, content, STREAMS, origin, envelope=envelope())
-    write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
 
 
 def envelope() -> Envelope:

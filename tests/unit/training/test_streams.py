@@ -21,16 +21,17 @@ from rlscaler_core.models import STREAMS, load_bundled
 from rlscaler_live.cli import main
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load, load_for_streams
+from rlscaler_rl.simulation.courses import CourseVecEnv
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups, groups
 from rlscaler_rl.simulation.streams.ledger import consumer_price
-from rlscaler_rl.simulation.streams.vec_env import SENSE_SECONDS, Course, StreamEpisode, StreamVecEnv
+from rlscaler_rl.simulation.streams.training import SENSE_SECONDS, StreamEpisodes
 from rlscaler_rl.training.config import ConfigError
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.stream_loads import RANGES, SHAPES, StreamRanges, draw
-from rlscaler_rl.training.streams import Options, config_of, envelope, install, train
+from rlscaler_rl.training.streams import Options, config_of, course_of, envelope, install, train
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
 
 pytestmark = pytest.mark.slow
@@ -48,8 +49,8 @@ def two(protocol: str = "range", seconds: int = 240) -> Groups:
     return groups(rates, [1, 2], partitions=6, max_replicas=6, protocol=protocol, slo_seconds=7.0)
 
 
-def played(made: Groups, actions: np.ndarray, interval: float = 15.0) -> tuple[StreamEpisode, np.ndarray]:
-    episode = StreamEpisode(made, interval, BARE.contract, RULE)
+def played(made: Groups, actions: np.ndarray, interval: float = 15.0) -> tuple[StreamEpisodes, np.ndarray]:
+    episode = StreamEpisodes(made, interval, BARE.contract, RULE)
     rewards = []
     for _ in range(episode.intervals):
         episode.observe()
@@ -75,9 +76,8 @@ def test_rewards_add_up_to_j_of_what_was_due() -> None:
 
 
 def test_of_the_rule_alone_nothing_is_better_or_worse_and_more_consumers_cost() -> None:
-    assert RULE is not None
     made = two()
-    env = StreamVecEnv([Course(made, 15.0, BARE.contract, RULE)], BARE.contract, RULE)
+    env = CourseVecEnv([course_of(made, BARE)], BARE.contract)
     first = env.reset()
     assert first.shape == (2, env.observation_space.shape[0])
     _, rewards, over, _ = env.step(STILL)
@@ -89,9 +89,8 @@ def test_of_the_rule_alone_nothing_is_better_or_worse_and_more_consumers_cost() 
 
 
 def test_episodes_end_together_by_time_and_the_next_course_follows() -> None:
-    assert RULE is not None
-    courses = [Course(two(protocol, 60), 15.0, BARE.contract, RULE) for protocol in ("range", "consumer")]
-    env = StreamVecEnv(courses, BARE.contract, RULE)
+    courses = [course_of(two(protocol, 60), BARE) for protocol in ("range", "consumer")]
+    env = CourseVecEnv(courses, BARE.contract)
     env.reset()
     seen = [env._course]
     for number in range(8):

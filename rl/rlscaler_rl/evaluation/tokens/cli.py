@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
+from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, output_option, writable
 from rlscaler_rl.evaluation.tokens import SERVER_HELP
 
 TABLE_WIDTH = 140
@@ -61,14 +61,18 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 )
 @_server
 @_mix
+@click.option("--model", help="Folder of a network that acts for the policy.  [default: the forecast rule]")
 @output_option
-def simulate(policy: Path, history: Path | None, trace: Path | None, server: str, mix: str, output: str) -> None:
+def simulate(
+    policy: Path, history: Path | None, trace: Path | None, server: str, mix: str, model: str | None, output: str
+) -> None:
     """Play a policy in tokens with signal ttft, the file POLICY, on a recorded load beside KEDA and WVA.
 
     \b
     rlscaler tokens simulate chat.yaml --history load.csv --server 8b-l40s --mix chat
     rlscaler tokens simulate chat.yaml --trace requests.csv --server 8b-l40s
     """
+    from rlscaler_rl.evaluation.models import load_for_tokens
     from rlscaler_rl.evaluation.tokens.single import of_rates, of_requests, server_of, simulated
     from rlscaler_rl.results.document import progress, show_table
 
@@ -80,8 +84,9 @@ def simulate(policy: Path, history: Path | None, trace: Path | None, server: str
         load = partial(of_rates, history, mix)
     else:
         raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
+    actor = load_for_tokens(model).actor if model else None
     with progress(output) as tell:
-        result = simulated(policy, load, server_of(server), tell)
+        result = simulated(policy, load, server_of(server), tell, actor=actor)
     show_table(result, result.table(), [], output)
 
 
@@ -194,6 +199,33 @@ def calibrate(
 
 
 @tokens.command()
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of services and network.")
+@click.option("--steps", type=click.IntRange(1), help="Action intervals, of all services together.  [default: 400,000]")
+@click.option("--out", type=FOLDER, required=True, help="Folder for policy and manifest.")
+@click.option("--force", is_flag=True, help="Overwrite the network in --out.")
+def train(seed: int, steps: int | None, out: Path, force: bool) -> None:
+    """Train a network for token services with PPO, on drawn services at the token level of the simulator.
+
+    Its steps move a lasting headroom in the forecast rule's plan. A policy in tokens with signal ttft uses it by
+    spec.policy.configMap, as `rlscaler publish --force` writes it.
+
+    \b
+    rlscaler tokens train --seed 1 --out rl/tokens_1
+    rlscaler tokens compare --model rl/tokens_1
+    """
+    from rlscaler_rl.training.config import ConfigError
+    from rlscaler_rl.training.tokens import Options
+    from rlscaler_rl.training.tokens import train as trained
+
+    fresh(out / "policy.onnx", force)
+    options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
+    try:
+        click.echo(trained(options, out, click.echo))
+    except ConfigError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@tokens.command()
 @click.option(
     "--trace",
     type=PRESENT_FILE,
@@ -210,10 +242,19 @@ def calibrate(
 @click.option("--minutes", type=click.IntRange(10, 720), default=120, show_default=True, help="Load of each, at most.")
 @click.option("--trials", type=click.IntRange(1, 500), default=24, show_default=True, help="Settings that are tried.")
 @click.option("--seed", type=click.IntRange(0, 900), default=1, show_default=True)
+@click.option("--model", "models", multiple=True, help="Folder of a network of `train`, judged beside; repeatable.")
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/tokens"), show_default=True)
 @output_option
 def compare(
-    trace: Path | None, times: int, services: int, minutes: int, trials: int, seed: int, out: Path, output: str
+    trace: Path | None,
+    times: int,
+    services: int,
+    minutes: int,
+    trials: int,
+    seed: int,
+    models: tuple[str, ...],
+    out: Path,
+    output: str,
 ) -> None:
     """Tune autoscalers alike on some token services and judge them on others, with declared capacities up to 25 % off.
 
@@ -222,7 +263,9 @@ def compare(
     \b
     rlscaler tokens compare --trace requests.csv --times 4
     """
+    from rlscaler_rl.evaluation.models import load_for_tokens
     from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
+    from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
     from rlscaler_rl.evaluation.tokens.recorded import worlds
     from rlscaler_rl.results.document import progress, show_table, write
 
@@ -231,8 +274,9 @@ def compare(
     given = (services, 60 * minutes, times, seed)
     both = partial(drawn_worlds, services, 60 * minutes, seed) if trace is None else partial(worlds, trace, *given)
     load = "drawn requests" if trace is None else f"{trace.name} x {times}"
+    entries = [ENTRIES[0], *(network(load_for_tokens(model)) for model in models), *ENTRIES[1:]]
     with progress(output) as tell:
-        result = compared(both, load, trials, seed, tell)
+        result = compared(both, load, trials, seed, tell, entries)
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown()], out, "comparison")
     show_table(result, table, [f"{out}/comparison.json has the settings and J of each service"], output)

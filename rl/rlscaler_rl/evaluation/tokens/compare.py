@@ -23,13 +23,16 @@ def played(entry: Entry, points: Sequence[Point], world: World, params: Params |
     demand = many.truth if entry.exact else many.declared
     if entry.plain:
         demand = plain(demand)
-    controller = entry.tunable.controllers(points, np.zeros((1, 1)), len(world.services))
+    rate = np.zeros((1, 1))
+    controller = entry.actor or entry.tunable.controllers(points, rate, len(world.services))
     given = (many.services, many.requests, controller, demand, world.seconds)
     return run(*given, signal=entry.signal, learns=entry.learns, params=params).result
 
 
 def tuned(entry: Entry, world: World, trials: int) -> Point:
-    """Return the settings with the lowest mean J on some services."""
+    """Return the settings with the lowest mean J on some services; a network has none."""
+    if entry.actor is not None:
+        return entry.tunable.default
 
     def j(points: Sequence[Point]) -> Float:
         each = played(entry, points, world).j.reshape(len(points), len(world.services))

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 from optuna.distributions import FloatDistribution, IntDistribution
 
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.rule import DEFAULT_SETTINGS, Rule, RuleSettings
 from rlscaler_core.decision.types import Int, Samples, State
 from rlscaler_rl.baselines.behavior import DEFAULT_SCALE_DOWN, DEFAULT_SCALE_UP
 from rlscaler_rl.baselines.contender import Value, column
 from rlscaler_rl.baselines.hpa import Hpa, HpaSettings, average_value_replicas
+from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.tuning.contenders import Tunable
 from rlscaler_rl.evaluation.tuning.spaces import GAINS, Point, Space
 from rlscaler_rl.simulation.tokens.looks import Signal
@@ -68,12 +70,15 @@ class Entry:
     exact: bool = False
     """It knows the capacity exactly: a bound, and no rival."""
 
+    actor: ActorLike | None = None
+    """A network in place of a contender with settings."""
+
 
 RULE: Space = {name: GAINS[name] for name in ("loading", "horizon", "residual", "peak_seconds")}
 RULE_DEFAULT: Point = {name: getattr(DEFAULT_SETTINGS, name) for name in RULE}
 
 
-def _rule(name: str, label: str, signal: Signal, **more: bool) -> Entry:
+def _rule(name: str, label: str, signal: Signal, **more: Any) -> Entry:
     tunable = Tunable(
         name, label, RULE, RULE_DEFAULT, lambda point: RuleSettings(**point), lambda chosen, rate: Rule(chosen)
     )
@@ -109,6 +114,19 @@ def _wva() -> Entry:
     begin = {"rise": 0.85, "keep": 0.7 / 0.85, "up_window": 0, "down_window": 300}
     tunable = Tunable("wva", "WVA on saturation", space, begin, settings, lambda chosen, rate: Wva(chosen))
     return Entry(tunable, "saturation")
+
+
+def network(loaded: Loaded) -> Entry:
+    """Return a trained network over the rule on weighted tokens; none of its settings is tuned."""
+    tunable = Tunable(
+        f"network {loaded.digest[:8]}",
+        f"network {loaded.name}, weighted tokens",
+        {},
+        {},
+        lambda point: None,
+        lambda chosen, rate: loaded.actor,
+    )
+    return Entry(tunable, "tokens", learns=True, actor=loaded.actor)
 
 
 ENTRIES: tuple[Entry, ...] = (

@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from rlscaler_core.api import offline
+from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.types import GPU, Float, Params
 from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
@@ -133,13 +134,19 @@ def of_requests(trace: Path, server: Server, first: float, token: float) -> Load
 
 
 def simulated(
-    path: Path, load: Callable[[Server, float, float], Load], server: Server, tell: Progress, trials: int = 0
+    path: Path,
+    load: Callable[[Server, float, float], Load],
+    server: Server,
+    tell: Progress,
+    trials: int = 0,
+    actor: ActorLike | None = None,
 ) -> Comparison:
     """Play a policy of a token service by its own objectives on a load, beside KEDA and WVA.
 
     :param load: returns the load of a server with objectives of the first token and of each further one, in seconds.
     :param trials: settings that are tried for each of them on the earlier half of the load, so that all are played on
         the later one; 0: as guides set them up, on all of it.
+    :param actor: a network that acts for the policy; None: the forecast rule.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """
@@ -175,7 +182,7 @@ def simulated(
         services = _service(params, server, first, token, begins / usual.per_second)
         return World((server.label,), services, part.requests, demand, demand, part.seconds)
 
-    own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]))
+    own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]), actor=actor)
     entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
     judged, results = world(whole.between(half, 2 * half) if trials else whole), []
     try:

@@ -63,6 +63,7 @@ def end_attempt(requests: Requests, fleet: Fleet, fact: Any, service: Any, n: in
     if fleet.attempts[i] > fact.retries or service.retry_last - service.retry_first >= RETRIES:
         fleet.attempts[i] = NOBODY
         service.lost += 1
+        service.missed += not fleet.first[i] > fact.first_seconds
         return
     at = now + fact.retry_seconds
     j = service.retry_last
@@ -250,6 +251,7 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
         pod.prompt_done += requests.prompt[i]
         fleet.began[i] = pod.clock
         fleet.first[i] = pod.clock - requests.arrived[i] + fact.request
+        service.missed += fleet.first[i] > fact.first_seconds
         taken = pod.clock - fleet.attempted[i]
         least = max(int(requests.prompt[i] * (1.0 - requests.cached[i])), 1)
         service.slack = min(service.slack, taken - fact.iteration - fact.sequence - fact.prompt * least)
@@ -280,6 +282,7 @@ def _finish(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any,
         if answer > 1:
             each = (pod.clock - fleet.began[i]) / (answer - 1)
             fleet.token[i] = each
+            service.missed += each > fact.token_seconds and fleet.first[i] <= fact.first_seconds
             service.slack = min(service.slack, each - fact.iteration - fact.sequence)
             b = 0
             while b < len(_TOKEN) and each > _TOKEN[b]:

@@ -27,7 +27,9 @@ ITERATIONS = 5.0
 SIZES = (2.0, 40.0)
 """Replicas that a busy load needs, drawn log-uniformly; the load may reach twice of that."""
 
-COLD_STARTS = (60.0, 300.0)
+COLD_STARTS, LONGEST_START = (60.0, 300.0), 1.3
+"""Shortest cold start of a service in seconds, and its longest one over that."""
+
 LOADS = generative.LoadModel(empty_share=0.0)
 """A service without a request needs no replica, so that nothing could be said of its cost."""
 
@@ -70,15 +72,16 @@ class World:
         )
 
 
-def drawn(count: int, seconds: int, seed: int) -> World:
-    """Draw services and their requests."""
+def drawn(count: int, seconds: int, seed: int, objectives: Sequence[float] = (FIRST_SECONDS,)) -> World:
+    """Draw services and their requests; `objectives` of the first token, in seconds, are drawn from these."""
     rng = np.random.default_rng([seed, 21])
     names = in_turn(count)
+    first = np.random.default_rng([seed, 23]).choice(objectives, count)
     mixes = rng.dirichlet(np.full(len(KINDS), 1.0), count)
     size = np.exp(rng.uniform(np.log(SIZES[0]), np.log(SIZES[1]), count))
     tests = [
-        load_tests(SERVERS[name], mix, FIRST_SECONDS, token_objective(name))
-        for name, mix in zip(names, mixes, strict=True)
+        load_tests(SERVERS[name], mix, float(each), token_objective(name))
+        for name, mix, each in zip(names, mixes, first, strict=True)
     ]
     usual = np.array([test[0].per_second for test in tests])
     relative = np.clip(generative.draw(count, seconds, rng, LOADS).rate, 0.0, 2.0).astype(np.float64)
@@ -88,7 +91,7 @@ def drawn(count: int, seconds: int, seed: int) -> World:
     each = [needs(mix.tolist(), test[0], test[1:]) for mix, test in zip(mixes, tests, strict=True)]
     requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
     begins = size * relative[:, :60].mean(axis=1)
-    return world(names, tests, tests, requests, (begins, 2.5 * size), seconds, rng, seed)
+    return world(names, tests, tests, requests, (begins, 2.5 * size), seconds, rng, seed, first)
 
 
 def world(
@@ -100,20 +103,22 @@ def world(
     seconds: int,
     rng: np.random.Generator,
     seed: int,
+    first_seconds: Float | float = FIRST_SECONDS,
 ) -> World:
     """Return services with drawn cold starts and errors of the declared capacity.
 
     :param tests: load tests of each service as in `load_tests`; the declaration goes by those of `known`.
     :param sizes: replicas (N,) that the load needs in the beginning, and at most.
+    :param first_seconds: objective of the first token.
     """
     low = np.exp(rng.uniform(np.log(COLD_STARTS[0]), np.log(COLD_STARTS[1]), len(names)))
     services = Services.of(
         [SERVERS[name] for name in names],
         seed=1000 * seed,
-        first_seconds=FIRST_SECONDS,
+        first_seconds=first_seconds,
         token_seconds=[token_objective(name) for name in names],
         cold_start_low=low,
-        cold_start_high=1.3 * low,
+        cold_start_high=LONGEST_START * low,
         initial=np.ceil(1.2 * sizes[0]).clip(1),
         max_replicas=np.ceil(sizes[1]) + 2,
     )
@@ -162,7 +167,7 @@ def load_tests(
     return load_test(server, share, first, token, kinds), *_alone(server, first, token)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _alone(server: Server, first: float, token: float) -> tuple[Probe, ...]:
     def test(kind: str) -> Probe:
         # A small server may miss the objective on kinds of requests that its users never send.

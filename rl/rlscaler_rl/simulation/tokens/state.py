@@ -75,6 +75,7 @@ SERVICE = np.dtype(
         ("attempts", "f8"),
         ("done", "f8"),
         ("lost", "f8"),  # whose clients gave up for good
+        ("missed", "f8"),  # known to be late: at the late first token, at the end of a slow answer, or when lost
         ("prompt_in", "f8"),  # tokens of all attempts
         ("answer_in", "f8"),
         ("prompt_done", "f8"),  # tokens of prompts that were processed once

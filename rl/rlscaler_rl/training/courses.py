@@ -1,0 +1,87 @@
+"""Train a network with PPO on courses of episodes, and keep the best one on episodes of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from stable_baselines3 import PPO
+
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.manifest import Envelope, Manifest, Training
+from rlscaler_core.models import load_bundled
+from rlscaler_rl.simulation.courses import Course, CourseVecEnv
+from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
+from rlscaler_rl.training.chooser import Candidate, Chooser
+from rlscaler_rl.training.config import ConfigError, TrainingConfig
+from rlscaler_rl.training.export import to_onnx, trained_on, versions, write
+from rlscaler_rl.training.train import make_model, random_observations
+
+POLICY, MANIFEST = "policy.onnx", "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """Networks of a training, each with its score."""
+
+    candidates: list[Candidate]
+    steps: int
+    rule_j: float
+    """Score of the rule alone."""
+
+    def write(self, folder: Path, envelope: Envelope, hyperparameters: dict[str, Any]) -> None:
+        """Write policy.onnx and manifest.json of the best network."""
+        best = min(self.candidates, key=lambda candidate: candidate.j).actor
+        content = to_onnx(best.layers)
+        origin = Training(
+            seed=hyperparameters["options"]["seed"],
+            steps=self.steps,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions=versions("torch", "stable-baselines3", "numpy"),
+            hyperparameters=hyperparameters,
+            curve=[(candidate.steps, candidate.j) for candidate in self.candidates],
+            rule_j=self.rule_j,
+        )
+        trained = trained_on(best.manifest, content, best.manifest.name, origin, envelope=envelope)
+        write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
+
+
+def check_empty(folder: Path) -> None:
+    """Raise ConfigError where the folder holds a network already."""
+    if (folder / POLICY).exists():
+        raise ConfigError(f"{folder}: {POLICY} is in it; choose another folder with --out")
+
+
+def learn(
+    config: TrainingConfig,
+    bare: Manifest,
+    courses: Sequence[Course],
+    begin: Callable[[PPO], None],
+    judge: Callable[[ActorLike], float],
+    look_every: int,
+    say: Callable[[str], None],
+) -> Trained:
+    """Train on courses.
+
+    :param begin: sets the actor's weights before the first update.
+    :param judge: returns the mean J of an actor on episodes that no course has.
+    :param look_every: updates between two candidates.
+    """
+    agent = config.agent
+    env = CourseVecEnv(courses, bare.contract, agent.seed)
+    model = make_model(config, env, None)
+    model.policy.mlp_extractor.calibrate(random_observations(env, agent.seed))
+    begin(model.policy)
+    by_rule = judge(load_bundled("rule"))
+
+    def tried(candidate: Candidate) -> None:
+        say(f"{candidate.steps:,} intervals: J {candidate.j:.3f}, and {by_rule:.3f} of the rule alone")
+
+    chooser = Chooser(bare, judge, look_every * agent.buffer_size * env.num_envs, tried)
+    model.learn(
+        agent.steps, callback=[EntropySchedule(agent.entropy, agent.final_entropy), TimeLimitBootstrap(), chooser]
+    )
+    return Trained(chooser.candidates, model.num_timesteps, by_rule)

@@ -1,0 +1,105 @@
+"""Train a network for token services with PPO: its steps move a lasting headroom in the forecast rule's plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from rlscaler_core.decision.actor import ActorLike
+from rlscaler_core.decision.manifest import Envelope, PoolRanges
+from rlscaler_core.decision.rule import rule_of
+from rlscaler_rl.simulation.courses import Course
+from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, SIZES, World, drawn
+from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, run
+from rlscaler_rl.simulation.tokens.training import TokenEpisodes
+from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
+from rlscaler_rl.training.courses import check_empty, learn
+from rlscaler_rl.training.export import bare_manifest
+from rlscaler_rl.training.policy import begin_with_no_change
+from rlscaler_rl.training.train import set_up
+
+TRAINED_SEED, LOOKED_AT_SEED = 20_000, 30_000
+"""Services that networks are trained on, and chosen by, have seeds from here on: far from those that judge."""
+
+OBJECTIVES = (2.5, 4.0, 6.0)
+"""Objectives of the first token in seconds that services are drawn with: long prompts take the slowest server two."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of the training; the networks have the sizes of `agent`."""
+
+    seed: int = 1
+    steps: int = 400_000
+    """Action intervals, of all services together."""
+    services: int = 48
+    """Services that are played side by side."""
+    courses: int = 16
+    """Draws of so many services; then the first ones are played again."""
+    seconds: int = 1800
+    look_every: int = 12
+    """Updates between two looks at other services."""
+
+
+def config_of(options: Options) -> TrainingConfig:
+    """Return the settings as the training code of services takes them."""
+    environment = EnvironmentConfig(envs=options.services, stack_size=4, asymmetric=False)
+    agent = AgentConfig(
+        steps=options.steps,
+        seed=options.seed,
+        hidden_size=32,
+        critic_hidden_size=64,
+        buffer_size=60,
+        batch_size=960,
+        ppo_epochs=6,
+        gamma=0.97,
+        learning_rate=1.5e-3,
+        final_learning_rate=1e-4,
+        entropy=0.003,
+    )
+    return TrainingConfig(environment=environment, agent=agent)
+
+
+def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
+    """Train, and write policy.onnx and manifest.json of the best network on services that were not trained on.
+
+    Raises ConfigError where the folder holds a network already.
+    """
+    check_empty(folder)
+    config = config_of(options)
+    set_up(config)
+    bare = bare_manifest(config, "tokens")
+    courses = []
+    for number in range(options.courses):
+        say(f"course {number + 1} of {options.courses}")
+        seed = TRAINED_SEED + 100 * options.seed + number
+        world = drawn(options.services, options.seconds, seed, OBJECTIVES)
+        courses.append(Course(partial(TokenEpisodes, world, bare.contract, rule_of(bare))))
+    judge = partial(_mean_j, drawn(options.services, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
+    trained = learn(config, bare, courses, begin_with_no_change, judge, options.look_every, say)
+    trained.write(folder, envelope(), {"options": asdict(options), "agent": config.agent.model_dump()})
+    return folder
+
+
+def _mean_j(world: World, actor: ActorLike) -> float:
+    """Return the mean J of an actor over the services of a world, with capacities as declared."""
+    return float(run(world.services, world.requests, actor, world.declared, world.seconds).result.j.mean())
+
+
+def envelope() -> Envelope:
+    """Return the envelope of a network for token services."""
+    cold = (COLD_STARTS[0], LONGEST_START * COLD_STARTS[1])
+    both = {"gpu", "cpu"}
+    return Envelope(
+        slo_ms=(1000 * min(OBJECTIVES), 1000 * max(OBJECTIVES)),
+        cold_start_seconds=PoolRanges(**dict.fromkeys(both, cold)),
+        max_replicas=PoolRanges(**dict.fromkeys(both, (SIZES[0], 2.5 * SIZES[1] + 2))),
+        price_ratio=(1.0, 1.0),
+        interval_seconds=(INTERVAL_SECONDS, INTERVAL_SECONDS),
+        rps_ratio=(1.0, 1.0),
+        lag_seconds=(0.0, 30.0),
+        units={"tokens": None},
+        signals=("ttft",),
+    )

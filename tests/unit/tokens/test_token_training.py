@@ -1,0 +1,112 @@
+"""Networks for token services: their environment counts what the judge counts, and a tiny training is of use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from rlscaler_core.decision.action import to_indices
+from rlscaler_core.decision.manifest import Manifest
+from rlscaler_core.decision.rule import rule_of
+from rlscaler_core.decision.units import LatencySignal, LoadUnit
+from rlscaler_core.models import load_bundled
+from rlscaler_live.cli import main
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.models import load_for_tokens
+from rlscaler_rl.simulation.objectives import REWARD_SCALE
+from rlscaler_rl.simulation.tokens.drawn import World, drawn
+from rlscaler_rl.simulation.tokens.episode import params_of, run
+from rlscaler_rl.simulation.tokens.ledger import billed
+from rlscaler_rl.simulation.tokens.training import TokenEpisodes
+from rlscaler_rl.simulation.vec_env import NO_CHANGE
+from rlscaler_rl.training.config import ConfigError
+from rlscaler_rl.training.export import bare_manifest
+from rlscaler_rl.training.tokens import OBJECTIVES, Options, config_of, envelope, train
+
+pytestmark = pytest.mark.slow
+
+TINY = Options(seed=3, steps=40, services=2, courses=1, seconds=600, look_every=1)
+BARE = bare_manifest(config_of(TINY), "tokens")
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return drawn(4, 900, 7, OBJECTIVES)
+
+
+def played(world: World) -> tuple[TokenEpisodes, np.ndarray]:
+    episodes = TokenEpisodes(world, BARE.contract, rule_of(BARE))
+    rewards = []
+    for _ in range(episodes.intervals):
+        still = np.tile(to_indices(NO_CHANGE), (len(episodes.observe()), 1))
+        rewards.append(episodes.play(still.astype(np.int64)))
+    return episodes, np.stack(rewards)
+
+
+def test_without_a_change_the_environment_does_what_the_judge_does_and_rewards_are_its_j(world: World) -> None:
+    episodes, rewards = played(world)
+    judged = run(world.services, world.requests, load_bundled("rule"), world.declared, world.seconds)
+    assert billed(episodes.level).tolist() == billed(judged.level).tolist()
+    assert (judged.result.late_percent > 1).any()
+    # The judge also counts requests without a first token whose objective has passed.
+    assert -rewards.mean(axis=0) / REWARD_SCALE == pytest.approx(judged.result.j, rel=0.05)
+
+
+def test_every_request_that_is_known_to_be_late_was_counted_once(world: World) -> None:
+    level = played(world)[0].level
+    fleet, services, first = level.fleet, level.services, world.requests.first
+    row = np.repeat(np.arange(len(services)), np.diff(first))
+    late = fleet.first > services.first_seconds[row]
+    slow = (fleet.token > services.token_seconds[row]) & ~late
+    lost = (fleet.attempts < 0) & ~late & ~slow
+    counted = np.add.reduceat((late | slow | lost).astype(float), first[:-1])
+    assert fleet.service["missed"].tolist() == counted.tolist()
+
+
+def test_a_network_is_for_tokens_and_the_first_token_within_its_ranges(world: World) -> None:
+    params = params_of(world.services, world.declared, "tokens", learns=True)
+    assert not envelope().mask(params).any()
+    for name, value in (("unit", LoadUnit.REQUESTS), ("slo_signal", LatencySignal.END_TO_END), ("slo_ms", 100.0)):
+        other = params_of(world.services, world.declared, "tokens", learns=True)
+        getattr(other, name)[:] = value
+        assert envelope().mask(other).all(), name
+
+
+def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Path) -> None:
+    folder = train(TINY, tmp_path / "tiny", lambda text: None)
+    manifest = Manifest.load(folder / "manifest.json")
+    assert manifest.lasting
+    assert manifest.residual
+    assert manifest.training is not None
+    assert manifest.training.hyperparameters["options"]["services"] == 2
+    assert load_for_tokens(str(folder)).digest == manifest.digest
+    with pytest.raises(ConfigError, match="is in it"):
+        train(TINY, folder)
+    history = tmp_path / "load.csv"
+    history.write_text("time_s,requests_per_s\n" + "".join(f"{second},2\n" for second in range(0, 600, 5)))
+    policy = tmp_path / "chat.yaml"
+    spec = {
+        "targets": {"gpu": {"deployment": "chat", "maxReplicas": 8, "coldStartSeconds": 120}},
+        "capacity": {"unit": "tokens", "perReplica": {"gpu": 1500}},
+        "slo": {"latencyMilliseconds": 2500, "signal": "ttft", "timePerOutputTokenMilliseconds": 150},
+        "metrics": {"preset": "vllm"},
+        "intervalSeconds": 15,
+    }
+    about = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy", "metadata": {"name": "chat"}}
+    policy.write_text(yaml.safe_dump({**about, "spec": spec}))
+    command = ["tokens", "simulate", str(policy), "--history", str(history), "--server", "8b-l40s"]
+    found = CliRunner().invoke(main, [*command, "--model", str(folder), "-o", "json"])
+    assert found.exit_code == 0, found.output
+    assert "policy chat" in found.output
+
+
+def test_a_network_for_requests_is_refused_by_name(tmp_path: Path) -> None:
+    models = Path(__file__).parents[3] / "core/rlscaler_core/models"
+    (tmp_path / "policy.onnx").write_bytes((models / "ppo.onnx").read_bytes())
+    (tmp_path / "manifest.json").write_bytes((models / "ppo.json").read_bytes())
+    with pytest.raises(EvaluationError, match=r"envelope.units has no tokens.*rlscaler tokens train"):
+        load_for_tokens(str(tmp_path))
