@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from rlscaler_core.decision.tables import initial_state, make_params
+from rlscaler_rl.evaluation.tokens.contenders import BacklogSettings, KedaBacklog
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, load_test, only, weights_of
 from rlscaler_rl.simulation.tokens.level import TokenLevel
@@ -36,6 +38,25 @@ def test_the_load_in_weighted_tokens_is_what_arrives_also_where_replicas_are_ful
     assert looks.value("requests")[0] == pytest.approx(new.sum() / 30)
     assert (looks.value("waiting")[0] > 100) == (rate > 50)
     assert looks.usage()[0] == 100 if rate > 50 else looks.usage()[0] < 10
+
+
+def test_the_backlog_is_the_seconds_of_prompts_without_a_first_token_and_the_cache_may_ask_for_more() -> None:
+    level, looks = seen(60.0)
+    waiting = (level.requests.arrived < level.time) & np.isnan(level.fleet.first)
+    seconds = level.requests.prompt[waiting].sum() * level.services.prompt[0]
+    assert looks.value("backlog")[0] == pytest.approx(seconds)
+    samples, now = looks.samples("backlog"), np.array([[1, 0]], np.int32)
+    assert samples.cpu_utilization[0] / 100 == looks.value("kv")[0] > 0
+    state = initial_state(1, 1)
+
+    def asked(target: float, kv: float) -> int:
+        keda = KedaBacklog(BacklogSettings(target=(target,) * 2, min_replicas=(0, 0), scaled=(True, True), kv=kv))
+        keda.reset(make_params(1))
+        return int(keda.recommend(samples, state, now)[0, 0])
+
+    assert asked(1.0, 1e9) == np.ceil(seconds)
+    assert asked(1e9, 0.001) == np.ceil(looks.value("kv")[0] / 0.001)
+    assert asked(1.0, 0.001) == max(asked(1.0, 1e9), asked(1e9, 0.001))
 
 
 def test_no_look_yet_is_no_load_of_zero() -> None:

@@ -66,7 +66,7 @@ def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> N
     result = invoke("simulate", policy, "--history", history, "--server", "8b-a100", "-o", "json")
     assert result.exit_code == 0, result.output
     rows = {row["contender"]: row for row in json.loads(result.stdout)["rows"]}
-    assert set(rows) == {"weighted", "waiting", "in_flight", "kv", "wva"}
+    assert set(rows) == {"weighted", "waiting", "in_flight", "kv", "backlog", "wva"}
     assert rows["weighted"]["cost_per_month"] == pytest.approx(4.1 * 730 * rows["weighted"]["replicas"], rel=1e-3)
     assert "[" not in rows["kv"]["behind"], "one service has no interval"
     assert rows["weighted"]["label"] == "policy chat"

@@ -31,6 +31,28 @@ class KedaSignal(Hpa):
 
 
 @dataclass(frozen=True, slots=True)
+class BacklogSettings(HpaSettings):
+    """Targets of llm-d's token-aware ScaledObject; `target` is in seconds of prompts for each replica."""
+
+    kv: Value = 0.8
+    """KV cache in use of each replica."""
+
+
+class KedaBacklog(KedaSignal):
+    """llm-d's token-aware ScaledObject: seconds of prompts and KV caches in use, whichever asks for more replicas.
+
+    Source: https://llm-d.ai/docs/dev/operations/autoscaling/token-aware.
+    """
+
+    settings: BacklogSettings
+
+    def recommend(self, samples: Samples, state: State, current: Int) -> Int:
+        held = np.stack([samples.cpu_utilization / 100, np.full(len(samples), np.nan)], axis=1)
+        decode = average_value_replicas(current, held, column(self.settings.kv), column(self.settings.tolerance))
+        return np.maximum(super().recommend(samples, state, current), decode)
+
+
+@dataclass(frozen=True, slots=True)
 class WvaSettings(HpaSettings):
     """Thresholds of WVA, and the HPA on its number."""
 
@@ -97,6 +119,25 @@ def _keda(name: str, label: str, signal: Signal, default: float, low: float, hig
     return Entry(Tunable(name, label, space, begin, settings, lambda chosen, rate: KedaSignal(chosen)), signal)
 
 
+def _backlog() -> Entry:
+    space: Space = {
+        "target": FloatDistribution(0.05, 5.0, log=True),
+        "kv": FloatDistribution(0.01, 0.95, log=True),
+        "down_window": IntDistribution(0, 600, step=30),
+    }
+
+    def settings(point: Point) -> Any:
+        down = replace(DEFAULT_SCALE_DOWN, stabilization_seconds=float(point["down_window"]))
+        pools: Any = {"target": (point["target"],) * 2, "min_replicas": (0, 0), "scaled": (True, True)}
+        return BacklogSettings(**pools, down=down, kv=point["kv"])
+
+    begin = {"target": 1.0, "kv": 0.8, "down_window": 300}
+    tunable = Tunable(
+        "backlog", "KEDA on token backlog", space, begin, settings, lambda chosen, rate: KedaBacklog(chosen)
+    )
+    return Entry(tunable, "backlog")
+
+
 def _wva() -> Entry:
     space: Space = {
         "rise": FloatDistribution(0.3, 1.3, log=True),
@@ -137,6 +178,7 @@ ENTRIES: tuple[Entry, ...] = (
     _keda("waiting", "KEDA on waiting", "waiting", 5.0, 0.2, 50.0),
     _keda("in_flight", "KEDA on running + waiting", "in_flight", 16.0, 1.0, 250.0),
     _keda("kv", "KEDA on KV usage", "kv", 0.8, 0.01, 0.95),
+    _backlog(),
     _wva(),
     _rule("mix", "rule, mix and capacity known", "mix", exact=True),
 )

@@ -32,7 +32,7 @@ from rlscaler_rl.workloads.recording import read_load
 LONGEST_SECONDS = 6 * 3600
 """The end of a longer history is played."""
 
-RIVALS = ("waiting", "in_flight", "kv", "wva")
+RIVALS = ("waiting", "in_flight", "kv", "backlog", "wva")
 
 
 def server_of(text: str) -> Server:

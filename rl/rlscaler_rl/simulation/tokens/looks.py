@@ -19,9 +19,10 @@ from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.saturation import Saturation
 from rlscaler_rl.simulation.tokens.state import FIRST_BUCKETS, READY, STARTING, TOKEN_BUCKETS
 
-Signal = Literal["requests", "tokens", "mix", "waiting", "in_flight", "kv", "saturation"]
+Signal = Literal["requests", "tokens", "mix", "waiting", "in_flight", "kv", "backlog", "saturation"]
 """Number that an autoscaler goes by: requests/s, weighted tokens/s, requests/s each weighed by the need of its kind,
-requests that wait, that run or wait, KV caches in use, in replicas, or the demand of `Saturation`, in replicas."""
+requests that wait, that run or wait, KV caches in use, in replicas, seconds that one replica takes for the prompts of
+all requests without a first token, or the demand of `Saturation`, in replicas."""
 
 LOOK_SECONDS = 5.0
 WINDOW_SECONDS = 30.0
@@ -110,6 +111,10 @@ class Looks:
         if signal == "kv":
             pod = self.level.fleet.pod
             return np.asarray((pod["held"] * (pod["phase"] == READY)).sum(axis=1) / self.level.services.kv_tokens)
+        if signal == "backlog":
+            service = self.level.fleet.service
+            prompts = service["prompt_in"] - service["prompt_done"] - service["prompt_lost"]
+            return np.asarray(prompts * self.level.services.prompt)
         if signal == "saturation":
             return self.saturation.demand(self._peaks(), *self._lengths(now))
         seconds = now.time - before.time
@@ -188,6 +193,8 @@ class Looks:
             time=self.level.time,
             arrival_rate=value,
             gpu_utilization=self.usage(),
+            # Of no pool here: the KV caches in use, the second number of KEDA on the backlog.
+            cpu_utilization=100 * self.value("kv"),
             p95_ms=1000 * services.first_seconds * near,
             spec_replicas=np.stack([self.level.fleet.service["target"], none], axis=1),
             ready_replicas=np.stack([ready, none], axis=1),
