@@ -66,10 +66,10 @@ def test_a_policy_in_tokens_is_played_beside_keda(files: tuple[Path, Path]) -> N
     result = invoke("simulate", policy, "--history", history, "--server", "8b-a100", "-o", "json")
     assert result.exit_code == 0, result.output
     rows = {row["contender"]: row for row in json.loads(result.stdout)["rows"]}
-    assert set(rows) == {"weighted", "waiting", "in_flight", "kv", "backlog", "wva"}
-    assert rows["weighted"]["cost_per_month"] == pytest.approx(4.1 * 730 * rows["weighted"]["replicas"], rel=1e-3)
+    assert set(rows) == {"policy", "waiting", "in_flight", "kv", "backlog", "wva"}
+    assert rows["policy"]["cost_per_month"] == pytest.approx(4.1 * 730 * rows["policy"]["replicas"], rel=1e-3)
     assert "[" not in rows["kv"]["behind"], "one service has no interval"
-    assert rows["weighted"]["label"] == "policy chat"
+    assert rows["policy"]["label"] == "policy chat"
     assert all(0 <= row["late_percent"] <= 100 and row["over_need"] > 0.5 for row in rows.values())
 
 
@@ -175,10 +175,13 @@ def test_a_switch_of_the_rule_stays_one_value_where_settings_are_stacked() -> No
 
 @pytest.mark.slow
 def test_all_are_tuned_alike_and_judged_on_other_services() -> None:
-    entries = [entry for entry in ENTRIES if entry.tunable.name in ("weighted", "waiting", "mix")]
+    entries = [entry for entry in ENTRIES if entry.tunable.name in ("policy", "waiting", "mix")]
     result = compared(partial(drawn_worlds, 4, 600, 1), "drawn", 2, 1, lambda step: None, entries)
-    assert [row.contender for row in result.rows] == ["weighted", "waiting", "mix"]
+    assert [row.contender for row in result.rows] == ["policy", "waiting", "mix"]
     assert result.rows[0].behind is None
+    assert result.rows[0].settings == {
+        name: round(float(value), 4) for name, value in entries[0].tunable.default.items()
+    }
     assert result.rows[1].behind is not None
     assert "[" in result.rows[1].behind
     assert all(len(row.j) == 4 for row in result.rows)

@@ -30,8 +30,8 @@ def played(entry: Entry, points: Sequence[Point], world: World, params: Params |
 
 
 def tuned(entry: Entry, world: World, trials: int) -> Point:
-    """Return the settings with the lowest mean J on some services; a network has none."""
-    if entry.actor is not None:
+    """Return the settings with the lowest mean J on some services, or the default ones where they are fixed."""
+    if entry.fixed:
         return entry.tunable.default
 
     def j(points: Sequence[Point]) -> Float:

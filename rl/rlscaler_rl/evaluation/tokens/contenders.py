@@ -92,6 +92,9 @@ class Entry:
     exact: bool = False
     """It knows the capacity exactly: a bound, and no rival."""
 
+    fixed: bool = False
+    """Its settings are the default ones, and are not tuned."""
+
     actor: ActorLike | None = None
     """A network in place of a contender with settings."""
 
@@ -167,10 +170,11 @@ def network(loaded: Loaded) -> Entry:
         lambda point: None,
         lambda chosen, rate: loaded.actor,
     )
-    return Entry(tunable, "tokens", learns=True, actor=loaded.actor)
+    return Entry(tunable, "tokens", learns=True, fixed=True, actor=loaded.actor)
 
 
 ENTRIES: tuple[Entry, ...] = (
+    _rule("policy", "policy as it comes", "tokens", learns=True, fixed=True),
     _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True),
     _rule("declared", "rule, weighted tokens, declared capacity", "tokens"),
     _rule("plain", "rule, plain tokens", "tokens", plain=True),
@@ -182,4 +186,5 @@ ENTRIES: tuple[Entry, ...] = (
     _wva(),
     _rule("mix", "rule, mix and capacity known", "mix", exact=True),
 )
-"""The first is the subject of comparisons."""
+"""The first is the subject of comparisons: the forecast rule of a new policy, in weighted tokens and with a capacity
+that it learns, without any tuning."""

@@ -1,0 +1,61 @@
+"""Logs of requests from the windows that ServeGen publishes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks.servegen import arrivals, main
+from click.testing import CliRunner
+
+from rlscaler_rl.evaluation.tokens.recorded import read_requests
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two clients: one asks at all times, the other in two windows, with lengths for the later one."""
+    lengths = {"input_tokens": "{10: 0.5, 30: 0.5}", "output_tokens": "{200: 1.0}"}
+    for number, (windows, since) in enumerate(((range(0, 86_400, 600), 0), ((600, 30_000), 21_600))):
+        rows = [(begin, 0.1, 1.0, "Gamma" if number else "Weibull", 0.7, 3.0) for begin in windows]
+        with (tmp_path / f"chunk-{number}-trace.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([*rows, (86_400, 0, 0, "", 0, 0)])
+        known = {str(begin): lengths if begin >= since else {"input_tokens": "{}"} for begin in (0, 21_600)}
+        (tmp_path / f"chunk-{number}-dataset.json").write_text(json.dumps(known))
+    return tmp_path
+
+
+def test_the_log_has_the_rates_and_lengths_of_the_clients(folder: Path) -> None:
+    out = folder / "requests.csv"
+    found = CliRunner().invoke(main, [str(folder), "--mean", "5", "--out", str(out)])
+    assert found.exit_code == 0, found.output
+    assert "100 % of those published" in found.output
+    read = read_requests(out)
+    assert len(read.arrived) == pytest.approx(0.1 * 86_400 + 60, rel=0.05), "the window without lengths is left out"
+    assert set(read.prompt.tolist()) == {10, 30}
+    assert set(read.answer.tolist()) == {200}
+
+
+def test_a_mean_thins_the_log_and_long_requests_are_left_out(folder: Path) -> None:
+    out = folder / "requests.csv"
+    given = [str(folder), "--mean", "0.02", "--longest", "215", "--out", str(out)]
+    assert CliRunner().invoke(main, given).exit_code == 0
+    read = read_requests(out)
+    assert len(read.arrived) == pytest.approx(0.01 * 86_400, rel=0.15)
+    assert set(read.prompt.tolist()) == {10}
+
+
+def test_days_without_requests_are_refused_by_name(folder: Path) -> None:
+    found = CliRunner().invoke(main, [str(folder), "--first-day", "3", "--out", str(folder / "requests.csv")])
+    assert found.exit_code == 1
+    assert "--first-day" in found.output
+
+
+@pytest.mark.parametrize("law", ["Weibull", "Gamma"])
+def test_distances_follow_the_law_within_the_window(law: str) -> None:
+    seconds = np.concatenate([arrivals(1.0, law, 0.3, np.random.default_rng(seed)) for seed in range(20)])
+    assert ((seconds > 0) & (seconds < 600)).all()
+    distances = np.diff(np.sort(seconds[:500]))
+    assert distances.std() / distances.mean() > 1.3, "burstier than a Poisson process"
