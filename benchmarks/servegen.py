@@ -98,19 +98,20 @@ def main(folder: Path, first_day: int, days: int, mean: float, longest: int, see
     if not len(rows):
         raise click.ClickException(f"{folder}: no client has requests on these days; name others by --first-day")
     whole = rows[(rows[:, 1:] >= 1).all(axis=1)]
-    kept = whole[whole[:, 1] + whole[:, 2] <= longest]
-    kept = kept[np.argsort(kept[:, 0], kind="stable")]
+    requests = whole[whole[:, 1] + whole[:, 2] <= longest]
+    requests = requests[np.argsort(requests[:, 0], kind="stable")]
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["TIMESTAMP", "ContextTokens", "GeneratedTokens"])
         writer.writerows(
             [datetime.fromtimestamp(second, UTC).isoformat(sep=" ", timespec="milliseconds")[:23], int(a), int(b)]
-            for second, a, b in kept
+            for second, a, b in requests
         )
-    prompt, answer = kept[:, 1:].mean(axis=0)
+    prompt, answer = requests[:, 1:].mean(axis=0)
+    left_out = 100 * (1 - len(requests) / len(rows))
     click.echo(
-        f"{len(kept):,} requests of {len(clients)} clients, {100 * keep:.3g} % of those published, of {prompt:.0f} + "
-        f"{answer:.0f} tokens; {100 * (1 - len(kept) / max(len(rows), 1)):.2g} % had no tokens or more than {longest:,}"
+        f"{len(requests):,} requests of {len(clients)} clients, {100 * keep:.3g} % of those published, of "
+        f"{prompt:.0f} + {answer:.0f} tokens; {left_out:.2g} % had no tokens or more than {longest:,}"
     )
 
 
