@@ -2,7 +2,8 @@
 
 ServeGen (https://github.com/alibaba/ServeGen, Apache-2.0) publishes, of twelve models of Alibaba's cloud, rate,
 burstiness and lengths of each client's requests in windows of ten minutes and six hours. Arrivals and lengths are drawn
-from these; the requests themselves are not published.
+from these; the requests themselves are not published. Of a log that is thinned to a mean, bursts of single clients are
+thinned too: with a few percent of the requests their arrivals are close to Poisson.
 
     python -m benchmarks.servegen ServeGen/data/reason/deepseek-r1 --mean 2 --out requests.csv
 """
@@ -36,11 +37,14 @@ class Client(NamedTuple):
 
 
 def read_client(trace: Path) -> Client:
-    """Read chunk-N-trace.csv and chunk-N-dataset.json."""
-    with trace.open(newline="", encoding="utf-8") as file:
-        rows = [(int(row[0]), float(row[1]), row[3], float(row[4] or 0)) for row in csv.reader(file)]
+    """Read chunk-N-trace.csv and chunk-N-dataset.json. Raises ClickException naming both and the remedy."""
     dataset = trace.with_name(trace.name.replace("-trace.csv", "-dataset.json"))
-    lengths = {int(begin): fields for begin, fields in json.loads(dataset.read_text(encoding="utf-8")).items()}
+    try:
+        with trace.open(newline="", encoding="utf-8") as file:
+            rows = [(int(row[0]), float(row[1]), row[3], float(row[4] or 0)) for row in csv.reader(file)]
+        lengths = {int(begin): fields for begin, fields in json.loads(dataset.read_text(encoding="utf-8")).items()}
+    except (OSError, ValueError, IndexError) as error:
+        raise click.ClickException(f"{trace} and {dataset.name}: {error}; copy both from ServeGen again") from error
     return Client([row for row in rows if row[1] > 0], lengths)
 
 
@@ -83,14 +87,22 @@ def requests_of(client: Client, begin: int, end: int, keep: float, rng: np.rando
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--first-day", type=click.IntRange(0, 13), default=0, show_default=True)
 @click.option("--days", type=click.IntRange(1, 14), default=1, show_default=True)
-@click.option("--mean", default=2.0, show_default=True, help="Mean requests/s; more of the log are left out by chance.")
-@click.option("--longest", default=20_000, show_default=True, help="Longer requests are left out.")
+@click.option(
+    "--mean",
+    type=click.FloatRange(0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="Requests/s; more of the log are left out by chance.",
+)
+@click.option("--longest", type=click.IntRange(2), default=20_000, show_default=True, help="Most tokens of a request.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 def main(folder: Path, first_day: int, days: int, mean: float, longest: int, seed: int, out: Path) -> None:
     """Write the requests of all clients in FOLDER on some days."""
     begin, end = DAY * first_day, DAY * (first_day + days)
     clients = [read_client(path) for path in sorted(folder.glob("chunk-*-trace.csv"))]
+    if not clients:
+        raise click.ClickException(f"{folder}: no chunk-N-trace.csv is in it; name the folder of one model")
     volume = sum(WINDOW * window[1] for client in clients for window in client.windows if begin <= window[0] < end)
     keep = min(mean * (end - begin) / max(volume, 1e-9), 1.0)
     rng = np.random.default_rng(seed)
@@ -99,6 +111,8 @@ def main(folder: Path, first_day: int, days: int, mean: float, longest: int, see
         raise click.ClickException(f"{folder}: no client has requests on these days; name others by --first-day")
     whole = rows[(rows[:, 1:] >= 1).all(axis=1)]
     requests = whole[whole[:, 1] + whole[:, 2] <= longest]
+    if not len(requests):
+        raise click.ClickException(f"--longest {longest:,}: every request has more tokens; name a larger number")
     requests = requests[np.argsort(requests[:, 0], kind="stable")]
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

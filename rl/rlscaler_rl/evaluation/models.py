@@ -88,10 +88,10 @@ def load_for_tokens(model: str) -> Loaded:
     """
     loaded = _read(model, lambda: _from_path(Path(model)))
     envelope = loaded.actor.manifest.envelope
-    if envelope is not None and "tokens" not in envelope.units:
+    if envelope is not None and ("tokens" not in envelope.units or "ttft" not in envelope.signals):
         raise EvaluationError(
-            f"--model {model}: envelope.units has no tokens: it was trained for {', '.join(envelope.units)}; give one "
-            "that `rlscaler tokens train` made"
+            f"--model {model}: envelope.units and envelope.signals need tokens and ttft, and it was trained for "
+            f"{', '.join((*envelope.units, *envelope.signals))}; give one that `rlscaler tokens train` made"
         )
     return loaded
 

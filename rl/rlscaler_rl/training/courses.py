@@ -16,7 +16,7 @@ from rlscaler_core.models import load_bundled
 from rlscaler_rl.simulation.courses import Course, CourseVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.chooser import Candidate, Chooser
-from rlscaler_rl.training.config import ConfigError, TrainingConfig
+from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import to_onnx, trained_on, versions, write
 from rlscaler_rl.training.train import make_model, random_observations
 
@@ -47,12 +47,6 @@ class Trained:
         )
         trained = trained_on(best.manifest, content, best.manifest.name, origin, envelope=envelope)
         write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
-
-
-def check_empty(folder: Path) -> None:
-    """Raise ConfigError where the folder holds a network already."""
-    if (folder / POLICY).exists():
-        raise ConfigError(f"{folder}: {POLICY} is in it; choose another folder with --out")
 
 
 def learn(

@@ -19,7 +19,7 @@ from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.training import SENSE_SECONDS, StreamEpisodes
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.courses import MANIFEST, POLICY, check_empty, learn
+from rlscaler_rl.training.courses import MANIFEST, POLICY, learn
 from rlscaler_rl.training.export import bare_manifest, write
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.stream_loads import RANGES, draw
@@ -69,11 +69,7 @@ def config_of(options: Options) -> TrainingConfig:
 
 
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
-    """Train, and write policy.onnx and manifest.json of the best network on groups that were not trained on.
-
-    Raises ConfigError where the folder holds a network already.
-    """
-    check_empty(folder)
+    """Train, and write policy.onnx and manifest.json of the best network on groups that were not trained on."""
     config = config_of(options)
     set_up(config)
     bare = bare_manifest(config, STREAMS)

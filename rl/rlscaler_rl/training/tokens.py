@@ -11,11 +11,11 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.manifest import Envelope, PoolRanges
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_rl.simulation.courses import Course
-from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, SIZES, World, drawn
+from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, MOST, SIZES, SPARE, World, drawn
 from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, run
 from rlscaler_rl.simulation.tokens.training import TokenEpisodes
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.courses import check_empty, learn
+from rlscaler_rl.training.courses import learn
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import set_up
@@ -25,6 +25,10 @@ TRAINED_SEED, LOOKED_AT_SEED = 20_000, 30_000
 
 OBJECTIVES = (2.5, 4.0, 6.0)
 """Objectives of the first token in seconds that services are drawn with: long prompts take the slowest server two."""
+
+
+LAG_SECONDS = 30.0
+"""Age of samples up to which a network acts: two scrapes of a server, though samples are fresh in training."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +67,7 @@ def config_of(options: Options) -> TrainingConfig:
 
 
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
-    """Train, and write policy.onnx and manifest.json of the best network on services that were not trained on.
-
-    Raises ConfigError where the folder holds a network already.
-    """
-    check_empty(folder)
+    """Train, and write policy.onnx and manifest.json of the best network on services that were not trained on."""
     config = config_of(options)
     set_up(config)
     bare = bare_manifest(config, "tokens")
@@ -90,16 +90,18 @@ def _mean_j(world: World, actor: ActorLike) -> float:
 
 def envelope() -> Envelope:
     """Return the envelope of a network for token services."""
-    cold = (COLD_STARTS[0], LONGEST_START * COLD_STARTS[1])
+    # The policy of a drawn service has the mean of its shortest and its longest cold start.
+    cold = ((1 + LONGEST_START) / 2 * COLD_STARTS[0], (1 + LONGEST_START) / 2 * COLD_STARTS[1])
+    size = (MOST * SIZES[0] + SPARE, MOST * SIZES[1] + SPARE)
     both = {"gpu", "cpu"}
     return Envelope(
         slo_ms=(1000 * min(OBJECTIVES), 1000 * max(OBJECTIVES)),
         cold_start_seconds=PoolRanges(**dict.fromkeys(both, cold)),
-        max_replicas=PoolRanges(**dict.fromkeys(both, (SIZES[0], 2.5 * SIZES[1] + 2))),
+        max_replicas=PoolRanges(**dict.fromkeys(both, size)),
         price_ratio=(1.0, 1.0),
         interval_seconds=(INTERVAL_SECONDS, INTERVAL_SECONDS),
         rps_ratio=(1.0, 1.0),
-        lag_seconds=(0.0, 30.0),
+        lag_seconds=(0.0, LAG_SECONDS),
         units={"tokens": None},
         signals=("ttft",),
     )

@@ -53,6 +53,19 @@ def test_days_without_requests_are_refused_by_name(folder: Path) -> None:
     assert "--first-day" in found.output
 
 
+def test_a_folder_or_an_option_that_leaves_nothing_is_named(folder: Path) -> None:
+    def message(*given: str) -> str:
+        found = CliRunner().invoke(main, [*given, "--out", str(folder / "requests.csv")])
+        assert found.exit_code in (1, 2)
+        return found.output
+
+    assert "name the folder of one model" in message(str(folder.parent))
+    assert "--longest" in message(str(folder), "--longest", "5")
+    assert "--mean" in message(str(folder), "--mean", "0")
+    (folder / "chunk-1-dataset.json").unlink()
+    assert "chunk-1-dataset.json" in message(str(folder))
+
+
 @pytest.mark.parametrize("law", ["Weibull", "Gamma"])
 def test_distances_follow_the_law_within_the_window(law: str) -> None:
     seconds = np.concatenate([arrivals(1.0, law, 0.3, np.random.default_rng(seed)) for seed in range(20)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,12 @@ from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.tokens.drawn import World, drawn
 from rlscaler_rl.simulation.tokens.episode import params_of, run
 from rlscaler_rl.simulation.tokens.ledger import billed
+from rlscaler_rl.simulation.tokens.level import TokenLevel
+from rlscaler_rl.simulation.tokens.servers import SERVERS
+from rlscaler_rl.simulation.tokens.services import Requests, Services
 from rlscaler_rl.simulation.tokens.training import TokenEpisodes
 from rlscaler_rl.simulation.vec_env import NO_CHANGE
-from rlscaler_rl.training.config import ConfigError
+from rlscaler_rl.training import tokens as training
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.tokens import OBJECTIVES, Options, config_of, envelope, train
 
@@ -67,10 +71,29 @@ def test_every_request_that_is_known_to_be_late_was_counted_once(world: World) -
     assert fleet.service["missed"].tolist() == counted.tolist()
 
 
+def test_a_request_that_begins_again_is_late_once() -> None:
+    services = Services.of([SERVERS["8b-l40s"]], initial=2, first_seconds=0.1, max_replicas=2, drain_seconds=60)
+    size = np.ones(30, np.int32)
+    columns = np.linspace(0.0, 3.0, 30), 1500 * size, 6000 * size, np.zeros(30), np.zeros(30)
+    level = TokenLevel(services, Requests(np.array([0, 30], np.int64), *columns))
+    level.advance(30.0)
+    level.scale(np.array([1]))
+    for _ in range(40):
+        level.advance(15.0)
+    assert level.fleet.attempts.max() > 1, "requests of the replica that was cut have begun again"
+    assert level.fleet.service["missed"].tolist() == [30]
+
+
 def test_a_network_is_for_tokens_and_the_first_token_within_its_ranges(world: World) -> None:
     params = params_of(world.services, world.declared, "tokens", learns=True)
     assert not envelope().mask(params).any()
-    for name, value in (("unit", LoadUnit.REQUESTS), ("slo_signal", LatencySignal.END_TO_END), ("slo_ms", 100.0)):
+    for name, value in (
+        ("unit", LoadUnit.REQUESTS),
+        ("slo_signal", LatencySignal.END_TO_END),
+        ("slo_ms", 100.0),
+        ("max_replicas", (6, 0)),
+        ("cold_start_seconds", (380.0, 1.0)),
+    ):
         other = params_of(world.services, world.declared, "tokens", learns=True)
         getattr(other, name)[:] = value
         assert envelope().mask(other).all(), name
@@ -84,8 +107,6 @@ def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Pa
     assert manifest.training is not None
     assert manifest.training.hyperparameters["options"]["services"] == 2
     assert load_for_tokens(str(folder)).digest == manifest.digest
-    with pytest.raises(ConfigError, match="is in it"):
-        train(TINY, folder)
     history = tmp_path / "load.csv"
     history.write_text("time_s,requests_per_s\n" + "".join(f"{second},2\n" for second in range(0, 600, 5)))
     policy = tmp_path / "chat.yaml"
@@ -102,11 +123,28 @@ def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Pa
     found = CliRunner().invoke(main, [*command, "--model", str(folder), "-o", "json"])
     assert found.exit_code == 0, found.output
     assert "policy chat" in found.output
+    policy.write_text(yaml.safe_dump({**about, "spec": {**spec, "intervalSeconds": 30}}))
+    found = CliRunner().invoke(main, [*command, "--model", str(folder)])
+    assert found.exit_code == 2
+    assert "intervalSeconds 30 is outside 15..15" in found.output
+    assert "chat.yaml" in found.output
+
+
+def test_a_network_is_replaced_by_force_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(training, "Options", partial(Options, services=2, courses=1, seconds=600, look_every=1))
+    command = ["tokens", "train", "--steps", "40", "--out", str(tmp_path)]
+    assert CliRunner().invoke(main, command).exit_code == 0
+    again = CliRunner().invoke(main, command)
+    assert again.exit_code == 2
+    assert "--force" in again.output
+    assert CliRunner().invoke(main, [*command, "--force"]).exit_code == 0
 
 
 def test_a_network_for_requests_is_refused_by_name(tmp_path: Path) -> None:
     models = Path(__file__).parents[3] / "core/rlscaler_core/models"
     (tmp_path / "policy.onnx").write_bytes((models / "ppo.onnx").read_bytes())
     (tmp_path / "manifest.json").write_bytes((models / "ppo.json").read_bytes())
-    with pytest.raises(EvaluationError, match=r"envelope.units has no tokens.*rlscaler tokens train"):
+    with pytest.raises(
+        EvaluationError, match=r"envelope.units and envelope.signals need tokens and ttft.*rlscaler tokens train"
+    ):
         load_for_tokens(str(tmp_path))

@@ -135,19 +135,15 @@ def train(seed: int, steps: int | None, out: Path, install: bool, force: bool) -
     rlscaler streams train --seed 1 --out rl/streams_1
     rlscaler streams simulate --model rl/streams_1
     """
-    from rlscaler_rl.training.config import ConfigError
     from rlscaler_rl.training.streams import Options
     from rlscaler_rl.training.streams import install as installed
     from rlscaler_rl.training.streams import train as trained
 
     fresh(out / "policy.onnx", force)
     options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
-    try:
-        click.echo(trained(options, out, click.echo))
-        if install:
-            installed(out)
-    except ConfigError as error:
-        raise click.ClickException(str(error)) from error
+    click.echo(trained(options, out, click.echo))
+    if install:
+        installed(out)
 
 
 def _check_load(context: click.Context, history: Path | None, low: float, peak: float) -> None:

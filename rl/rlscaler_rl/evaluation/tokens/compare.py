@@ -54,7 +54,7 @@ def compared(
     tell: Progress,
     entries: Sequence[Entry] = ENTRIES,
 ) -> Comparison:
-    """Tune all autoscalers alike on the first of two worlds, and judge them on the second.
+    """Tune all autoscalers but the fixed ones alike on the first of two worlds, and judge all on the second.
 
     :param load: name of the requests, for people.
     """

@@ -41,6 +41,7 @@ class BacklogSettings(HpaSettings):
 class KedaBacklog(KedaSignal):
     """llm-d's token-aware ScaledObject: seconds of prompts and KV caches in use, whichever asks for more replicas.
 
+    Prompts count whole here, with the part that a prefix cache has; llm-d's count leaves this part out.
     Source: https://llm-d.ai/docs/dev/operations/autoscaling/token-aware.
     """
 
@@ -164,7 +165,7 @@ def network(loaded: Loaded) -> Entry:
     """Return a trained network over the rule on weighted tokens; none of its settings is tuned."""
     tunable = Tunable(
         f"network {loaded.digest[:8]}",
-        f"network {loaded.name}, weighted tokens",
+        f"network {loaded.name}",
         {},
         {},
         lambda point: None,
@@ -175,7 +176,7 @@ def network(loaded: Loaded) -> Entry:
 
 ENTRIES: tuple[Entry, ...] = (
     _rule("policy", "policy as it comes", "tokens", learns=True, fixed=True),
-    _rule("weighted", "rule, weighted tokens, capacity by near misses", "tokens", learns=True),
+    _rule("weighted", "policy, tuned", "tokens", learns=True),
     _rule("declared", "rule, weighted tokens, declared capacity", "tokens"),
     _rule("plain", "rule, plain tokens", "tokens", plain=True),
     _rule("requests", "rule, requests/s", "requests"),

@@ -14,7 +14,7 @@ class Row(Document):
     contender: str
     label: str
     settings: dict[str, float]
-    """Settings that the search chose on other services."""
+    """Settings that the search chose on other services, or the default ones where nothing is tuned."""
 
     j: list[float]
     """J of each service."""

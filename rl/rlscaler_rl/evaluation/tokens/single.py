@@ -156,6 +156,7 @@ def simulated(
     except ValueError as error:
         raise EvaluationError(str(error)) from error
     _check(params, path)
+    _check_actor(actor, params, path)
     first = float(params.slo_ms[0]) / 1000
     token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     tell("load tests")
@@ -225,6 +226,16 @@ def _check(params: Params, path: Path) -> None:
         raise EvaluationError(f"{path}: targets: the token level plays one pool; keep targets.gpu alone")
     if params.min_replicas[0, GPU] < 1:
         raise EvaluationError(f"{path}: targets.gpu.minReplicas is 0; the token level needs at least 1")
+
+
+def _check_actor(actor: ActorLike | None, params: Params, path: Path) -> None:
+    """Raise EvaluationError for a policy outside the envelope of a network, where the rule would act for it."""
+    envelope = None if actor is None else actor.manifest.envelope
+    if envelope is not None and (outside := envelope.outside(params)[1][0]):
+        raise EvaluationError(
+            f"{path}: the network of --model was not trained for this: {outside}; change the policy, or leave --model "
+            "out, and the forecast rule acts"
+        )
 
 
 def _service(params: Params, server: Server, first: float, token: float, need: Float | float) -> Services:

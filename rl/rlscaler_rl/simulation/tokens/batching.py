@@ -250,8 +250,10 @@ def _read(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n
         service.prompt_done += requests.prompt[i]
         pod.prompt_done += requests.prompt[i]
         fleet.began[i] = pod.clock
+        # Of a request whose replica was cut the first token is counted again, and it is late once.
+        before = fleet.first[i] > fact.first_seconds
         fleet.first[i] = pod.clock - requests.arrived[i] + fact.request
-        service.missed += fleet.first[i] > fact.first_seconds
+        service.missed += fleet.first[i] > fact.first_seconds and not before
         taken = pod.clock - fleet.attempted[i]
         least = max(int(requests.prompt[i] * (1.0 - requests.cached[i])), 1)
         service.slack = min(service.slack, taken - fact.iteration - fact.sequence - fact.prompt * least)

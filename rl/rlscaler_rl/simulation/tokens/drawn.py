@@ -24,8 +24,9 @@ LEAST_TOKEN_SECONDS = 0.15
 ITERATIONS = 5.0
 """The objective of a token is the larger of the seconds above and so many empty iterations of the server."""
 
-SIZES = (2.0, 40.0)
-"""Replicas that a busy load needs, drawn log-uniformly; the load may reach twice of that."""
+SIZES, MOST, SPARE = (2.0, 40.0), 2.5, 2
+"""Replicas that a busy load needs, drawn log-uniformly; the load may reach twice of that, and `maxReplicas` is `MOST`
+times as much and `SPARE` more."""
 
 COLD_STARTS, LONGEST_START = (60.0, 300.0), 1.3
 """Shortest cold start of a service in seconds, and its longest one over that."""
@@ -91,7 +92,7 @@ def drawn(count: int, seconds: int, seed: int, objectives: Sequence[float] = (FI
     each = [needs(mix.tolist(), test[0], test[1:]) for mix, test in zip(mixes, tests, strict=True)]
     requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
     begins = size * relative[:, :60].mean(axis=1)
-    return world(names, tests, tests, requests, (begins, 2.5 * size), seconds, rng, seed, first)
+    return world(names, tests, tests, requests, (begins, MOST * size), seconds, rng, seed, first)
 
 
 def world(
@@ -120,7 +121,7 @@ def world(
         cold_start_low=low,
         cold_start_high=LONGEST_START * low,
         initial=np.ceil(1.2 * sizes[0]).clip(1),
-        max_replicas=np.ceil(sizes[1]) + 2,
+        max_replicas=np.ceil(sizes[1]) + SPARE,
     )
     off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), len(names)))
     declared = _demand(known)

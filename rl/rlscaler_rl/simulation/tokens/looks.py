@@ -194,7 +194,7 @@ class Looks:
             arrival_rate=value,
             gpu_utilization=self.usage(),
             # Of no pool here: the KV caches in use, the second number of KEDA on the backlog.
-            cpu_utilization=100 * self.value("kv"),
+            cpu_utilization=100 * self.value("kv") if signal == "backlog" else np.nan,
             p95_ms=1000 * services.first_seconds * near,
             spec_replicas=np.stack([self.level.fleet.service["target"], none], axis=1),
             ready_replicas=np.stack([ready, none], axis=1),

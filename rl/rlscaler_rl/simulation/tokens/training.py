@@ -47,8 +47,11 @@ class TokenEpisodes:
         return stacked_input(self.state)
 
     def play(self, indices: NDArray[np.int64]) -> Float:
-        """Return the rewards (N,) of an interval: minus its share of J, up to scale. A request is late when that is
-        known, as `missed` counts it."""
+        """Return the rewards (N,) of an interval: minus its share of J, up to scale.
+
+        A request counts as late at its late first token, at the end of a slow answer, or when its client gives up for
+        good: up to a minute after its objective has passed. A request that waits at the end counts in J alone.
+        """
         billed, missed = ledger.billed(self.level), self.level.fleet.service["missed"].copy()
         proposal = Proposal(self._observation, from_indices(indices), self.rule)
         decision, _, self.state = decide(self.params, self.state, self._samples, proposal)
