@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3 import PPO
-
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.manifest import Envelope, Manifest, Training
 from rlscaler_core.models import load_bundled
@@ -18,6 +16,7 @@ from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.chooser import Candidate, Chooser
 from rlscaler_rl.training.config import TrainingConfig
 from rlscaler_rl.training.export import to_onnx, trained_on, versions, write
+from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import make_model, random_observations
 
 POLICY, MANIFEST = "policy.onnx", "manifest.json"
@@ -53,14 +52,12 @@ def learn(
     config: TrainingConfig,
     bare: Manifest,
     courses: Sequence[Course],
-    begin: Callable[[PPO], None],
     judge: Callable[[ActorLike], float],
     look_every: int,
     say: Callable[[str], None],
 ) -> Trained:
     """Train on courses.
 
-    :param begin: sets the actor's weights before the first update.
     :param judge: returns the mean J of an actor on episodes that no course has.
     :param look_every: updates between two candidates.
     """
@@ -68,7 +65,7 @@ def learn(
     env = CourseVecEnv(courses, bare.contract, agent.seed)
     model = make_model(config, env, None)
     model.policy.mlp_extractor.calibrate(random_observations(env, agent.seed))
-    begin(model.policy)
+    begin_with_no_change(model.policy)
     by_rule = judge(load_bundled("rule"))
 
     def tried(candidate: Candidate) -> None:

@@ -21,7 +21,6 @@ from rlscaler_rl.simulation.streams.training import SENSE_SECONDS, StreamEpisode
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.courses import MANIFEST, POLICY, learn
 from rlscaler_rl.training.export import bare_manifest, write
-from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.stream_loads import RANGES, draw
 from rlscaler_rl.training.train import set_up
 from rlscaler_rl.workloads.stretches import StretchLoads, trained_recordings
@@ -82,7 +81,7 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
         courses.append(course_of(drawn, bare))
     others = draw(options.looked_at, MOST_PARTITIONS[-2], looking, recorded)
     judge = partial(_mean_j, others)
-    trained = learn(config, bare, courses, begin_with_no_change, judge, options.look_every, say)
+    trained = learn(config, bare, courses, judge, options.look_every, say)
     own = {"options": asdict(options), "ranges": asdict(RANGES), "agent": config.agent.model_dump()}
     trained.write(folder, envelope(), own)
     return folder

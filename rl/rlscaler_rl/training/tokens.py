@@ -17,7 +17,6 @@ from rlscaler_rl.simulation.tokens.training import TokenEpisodes
 from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
 from rlscaler_rl.training.courses import learn
 from rlscaler_rl.training.export import bare_manifest
-from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import set_up
 
 TRAINED_SEED, LOOKED_AT_SEED = 20_000, 30_000
@@ -78,7 +77,7 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
         world = drawn(options.services, options.seconds, seed, OBJECTIVES)
         courses.append(Course(partial(TokenEpisodes, world, bare.contract, rule_of(bare))))
     judge = partial(_mean_j, drawn(options.services, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
-    trained = learn(config, bare, courses, begin_with_no_change, judge, options.look_every, say)
+    trained = learn(config, bare, courses, judge, options.look_every, say)
     trained.write(folder, envelope(), {"options": asdict(options), "agent": config.agent.model_dump()})
     return folder
 

@@ -91,7 +91,7 @@ class Entry:
     """Tokens of prompts and answers count alike."""
 
     exact: bool = False
-    """It knows the capacity exactly: a bound, and no rival."""
+    """It knows the capacity exactly: a reference, and no rival."""
 
     fixed: bool = False
     """Its settings are the default ones, and are not tuned."""

@@ -31,7 +31,7 @@ class TokenEpisodes:
         self.looks = Looks(self.level, weights)
         self.state = initial_state(len(world.services), contract.stack_size)
         first = world.requests.first
-        need = np.add.reduceat(world.requests.need, first[:-1]) / world.seconds
+        need = np.diff(np.concatenate([[0.0], np.cumsum(world.requests.need)])[first]) / world.seconds
         self._need, self._rate = np.maximum(need, 1e-9), np.maximum(np.diff(first) / world.seconds, 1e-9)
         self._samples: Samples
         self._observation: Observation
