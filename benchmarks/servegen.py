@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DAY, WINDOW = 86_400, 600
+LAWS = ("Gamma", "Weibull")
 LENGTHS = ("input_tokens", "output_tokens")
 
 Float = NDArray[np.float64]
@@ -45,7 +46,10 @@ def read_client(trace: Path) -> Client:
         lengths = {int(begin): fields for begin, fields in json.loads(dataset.read_text(encoding="utf-8")).items()}
     except (OSError, ValueError, IndexError) as error:
         raise click.ClickException(f"{trace} and {dataset.name}: {error}; copy both from ServeGen again") from error
-    return Client([row for row in rows if row[1] > 0], lengths)
+    windows = [row for row in rows if row[1] > 0]
+    if unknown := [row for row in windows if row[2] not in LAWS or row[3] <= 0]:
+        raise click.ClickException(f"{trace}: {unknown[0]}: {' or '.join(LAWS)} with a shape above 0 is needed")
+    return Client(windows, lengths)
 
 
 def arrivals(rate: float, law: str, shape: float, rng: np.random.Generator) -> Float:

@@ -62,6 +62,9 @@ def test_a_folder_or_an_option_that_leaves_nothing_is_named(folder: Path) -> Non
     assert "name the folder of one model" in message(str(folder.parent))
     assert "--longest" in message(str(folder), "--longest", "5")
     assert "--mean" in message(str(folder), "--mean", "0")
+    trace = folder / "chunk-1-trace.csv"
+    trace.write_text(trace.read_text().replace("Gamma", "Poisson"))
+    assert "chunk-1-trace.csv" in message(str(folder))
     (folder / "chunk-1-dataset.json").unlink()
     assert "chunk-1-dataset.json" in message(str(folder))
 
