@@ -14,7 +14,7 @@ from rlscaler_core.models import load_bundled
 from rlscaler_rl.simulation.courses import Course, CourseVecEnv
 from rlscaler_rl.training.callbacks import EntropySchedule, TimeLimitBootstrap
 from rlscaler_rl.training.chooser import Candidate, Chooser
-from rlscaler_rl.training.config import TrainingConfig
+from rlscaler_rl.training.config import AgentConfig, TrainingConfig
 from rlscaler_rl.training.export import to_onnx, trained_on, versions, write
 from rlscaler_rl.training.policy import begin_with_no_change
 from rlscaler_rl.training.train import make_model, random_observations
@@ -46,6 +46,11 @@ class Trained:
         )
         trained = trained_on(best.manifest, content, best.manifest.name, origin, envelope=envelope)
         write(folder, POLICY.removesuffix(".onnx"), MANIFEST, trained.content, trained.manifest)
+
+
+def small_agent(**own: Any) -> AgentConfig:
+    """Return hyperparameters of a small network on courses; `own` are those of the kind of service."""
+    return AgentConfig(hidden_size=32, critic_hidden_size=64, final_learning_rate=1e-4, entropy=0.003, **own)
 
 
 def learn(

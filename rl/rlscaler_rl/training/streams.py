@@ -18,8 +18,8 @@ from rlscaler_rl.simulation.courses import Course
 from rlscaler_rl.simulation.streams.episode import run
 from rlscaler_rl.simulation.streams.groups import Groups
 from rlscaler_rl.simulation.streams.training import SENSE_SECONDS, StreamEpisodes
-from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.courses import MANIFEST, POLICY, learn
+from rlscaler_rl.training.config import EnvironmentConfig, TrainingConfig
+from rlscaler_rl.training.courses import MANIFEST, POLICY, learn, small_agent
 from rlscaler_rl.training.export import bare_manifest, write
 from rlscaler_rl.training.stream_loads import RANGES, draw
 from rlscaler_rl.training.train import set_up
@@ -51,18 +51,14 @@ def config_of(options: Options) -> TrainingConfig:
     environment = EnvironmentConfig(
         envs=options.groups, residual=True, lasting=False, history_hours=0.0, stack_size=4, asymmetric=False
     )
-    agent = AgentConfig(
+    agent = small_agent(
         steps=options.steps,
         seed=options.seed,
-        hidden_size=32,
-        critic_hidden_size=64,
         buffer_size=40,
         batch_size=1024,
         ppo_epochs=8,
         gamma=0.9,
         learning_rate=3e-3,
-        final_learning_rate=1e-4,
-        entropy=0.003,
     )
     return TrainingConfig(environment=environment, agent=agent)
 

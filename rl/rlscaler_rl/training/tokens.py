@@ -14,8 +14,8 @@ from rlscaler_rl.simulation.courses import Course
 from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, MOST, SIZES, SPARE, World, drawn
 from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, run
 from rlscaler_rl.simulation.tokens.training import TokenEpisodes
-from rlscaler_rl.training.config import AgentConfig, EnvironmentConfig, TrainingConfig
-from rlscaler_rl.training.courses import learn
+from rlscaler_rl.training.config import EnvironmentConfig, TrainingConfig
+from rlscaler_rl.training.courses import learn, small_agent
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.train import set_up
 
@@ -49,18 +49,14 @@ class Options:
 def config_of(options: Options) -> TrainingConfig:
     """Return the settings as the training code of services takes them."""
     environment = EnvironmentConfig(envs=options.services, stack_size=4, asymmetric=False)
-    agent = AgentConfig(
+    agent = small_agent(
         steps=options.steps,
         seed=options.seed,
-        hidden_size=32,
-        critic_hidden_size=64,
         buffer_size=60,
         batch_size=960,
         ppo_epochs=6,
         gamma=0.97,
         learning_rate=1.5e-3,
-        final_learning_rate=1e-4,
-        entropy=0.003,
     )
     return TrainingConfig(environment=environment, agent=agent)
 
