@@ -12,20 +12,31 @@ from __future__ import annotations
 
 import ast
 import csv
-import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import click
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, BeforeValidator, Field, FiniteFloat, TypeAdapter, ValidationError
+
+from rlscaler_core.options import FILE, writable
 
 DAY, WINDOW = 86_400, 600
+PUBLISHED_DAYS = 14
 LAWS = ("Gamma", "Weibull")
-LENGTHS = ("input_tokens", "output_tokens")
 
 Float = NDArray[np.float64]
+Shares = Annotated[dict[FiniteFloat, Annotated[FiniteFloat, Field(ge=0)]], BeforeValidator(ast.literal_eval)]
+"""Shares of requests by tokens, in the file as the text of a Python literal."""
+
+
+class Lengths(BaseModel):
+    """Lengths of a client's requests; empty in a window without requests."""
+
+    input_tokens: Shares = {}
+    output_tokens: Shares = {}
 
 
 class Client(NamedTuple):
@@ -34,7 +45,7 @@ class Client(NamedTuple):
     windows: list[tuple[int, float, str, float]]
     """Begin in seconds, requests/s, law of the distances between requests, and its shape."""
 
-    lengths: dict[int, dict[str, str]]
+    lengths: dict[int, Lengths]
 
 
 def read_client(trace: Path) -> Client:
@@ -43,12 +54,19 @@ def read_client(trace: Path) -> Client:
     try:
         with trace.open(newline="", encoding="utf-8") as file:
             rows = [(int(row[0]), float(row[1]), row[3], float(row[4] or 0)) for row in csv.reader(file)]
-        lengths = {int(begin): fields for begin, fields in json.loads(dataset.read_text(encoding="utf-8")).items()}
-    except (OSError, ValueError, IndexError) as error:
+        lengths = TypeAdapter(dict[int, Lengths]).validate_json(dataset.read_bytes())
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ": ".join(map(str, (dataset, *first["loc"])))
+        raise click.ClickException(f"{where}: {first['msg']}; copy it from ServeGen again") from error
+    # The last three are of texts that are no literal.
+    except (OSError, ValueError, IndexError, csv.Error, SyntaxError, TypeError, RecursionError) as error:
         raise click.ClickException(f"{trace} and {dataset.name}: {error}; copy both from ServeGen again") from error
     windows = [row for row in rows if row[1] > 0]
-    if unknown := [row for row in windows if row[2] not in LAWS or row[3] <= 0]:
-        raise click.ClickException(f"{trace}: {unknown[0]}: {' or '.join(LAWS)} with a shape above 0 is needed")
+    if unknown := [row for row in windows if row[2] not in LAWS or not 0 < row[3] < np.inf or row[1] == np.inf]:
+        raise click.ClickException(
+            f"{trace}: {unknown[0]}: a finite rate and {' or '.join(LAWS)} with a finite shape above 0 are needed"
+        )
     return Client(windows, lengths)
 
 
@@ -59,14 +77,13 @@ def arrivals(rate: float, law: str, shape: float, rng: np.random.Generator) -> F
     return np.asarray(np.cumsum(distances)[:count] / max(distances.sum(), 1e-300) * WINDOW)
 
 
-def drawn_lengths(fields: dict[str, str], count: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
+def drawn_lengths(lengths: Lengths, count: int, rng: np.random.Generator) -> NDArray[np.int64] | None:
     """Return tokens (count, 2) of prompts and answers; None where a window has no requests to learn from."""
     parts = []
-    for name in LENGTHS:
-        shares: dict[int, float] = ast.literal_eval(fields.get(name, "{}"))
-        if not shares:
-            return None
+    for shares in (lengths.input_tokens, lengths.output_tokens):
         weights = np.array(list(shares.values()))
+        if not weights.sum():
+            return None
         parts.append(rng.choice(np.array(list(shares)), count, p=weights / weights.sum()))
     return np.stack(parts, axis=1).astype(np.int64)
 
@@ -89,8 +106,8 @@ def requests_of(client: Client, begin: int, end: int, keep: float, rng: np.rando
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--first-day", type=click.IntRange(0, 13), default=0, show_default=True)
-@click.option("--days", type=click.IntRange(1, 14), default=1, show_default=True)
+@click.option("--first-day", type=click.IntRange(0, PUBLISHED_DAYS - 1), default=0, show_default=True)
+@click.option("--days", type=click.IntRange(1, PUBLISHED_DAYS), default=1, show_default=True)
 @click.option(
     "--mean",
     type=click.FloatRange(0, min_open=True),
@@ -100,9 +117,14 @@ def requests_of(client: Client, begin: int, end: int, keep: float, rng: np.rando
 )
 @click.option("--longest", type=click.IntRange(2), default=20_000, show_default=True, help="Most tokens of a request.")
 @click.option("--seed", default=1, show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
+@click.option("--out", type=FILE, callback=writable, required=True)
 def main(folder: Path, first_day: int, days: int, mean: float, longest: int, seed: int, out: Path) -> None:
     """Write the requests of all clients in FOLDER on some days."""
+    if first_day + days > PUBLISHED_DAYS:
+        raise click.UsageError(
+            f"--first-day {first_day} and --days {days}: ServeGen has {PUBLISHED_DAYS} days; name at most "
+            f"--days {PUBLISHED_DAYS - first_day}"
+        )
     begin, end = DAY * first_day, DAY * (first_day + days)
     clients = [read_client(path) for path in sorted(folder.glob("chunk-*-trace.csv"))]
     if not clients:
@@ -118,6 +140,7 @@ def main(folder: Path, first_day: int, days: int, mean: float, longest: int, see
     if not len(requests):
         raise click.ClickException(f"--longest {longest:,}: every request has more tokens; name a larger number")
     requests = requests[np.argsort(requests[:, 0], kind="stable")]
+    out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["TIMESTAMP", "ContextTokens", "GeneratedTokens"])

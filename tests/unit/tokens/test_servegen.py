@@ -47,6 +47,13 @@ def test_a_mean_thins_the_log_and_long_requests_are_left_out(folder: Path) -> No
     assert set(read.prompt.tolist()) == {10}
 
 
+def test_a_window_whose_shares_are_all_zero_has_no_requests_to_learn_from(folder: Path) -> None:
+    (folder / "chunk-0-dataset.json").write_text('{"0": {"input_tokens": "{5: 0}", "output_tokens": "{5: 0}"}}')
+    out = folder / "requests.csv"
+    assert CliRunner().invoke(main, [str(folder), "--out", str(out)]).exit_code == 0
+    assert len(read_requests(out).arrived) == pytest.approx(60, rel=0.4), "those of the other client alone"
+
+
 def test_days_without_requests_are_refused_by_name(folder: Path) -> None:
     found = CliRunner().invoke(main, [str(folder), "--first-day", "3", "--out", str(folder / "requests.csv")])
     assert found.exit_code == 1
@@ -67,6 +74,39 @@ def test_a_folder_or_an_option_that_leaves_nothing_is_named(folder: Path) -> Non
     assert "chunk-1-trace.csv" in message(str(folder))
     (folder / "chunk-1-dataset.json").unlink()
     assert "chunk-1-dataset.json" in message(str(folder))
+    days = message(str(folder), "--first-day", "12", "--days", "3")
+    assert "--first-day 12 and --days 3: ServeGen has 14 days; name at most --days 2" in days
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("[]", "dataset.json: Input should be an object"),
+        ('{"0": []}', "dataset.json: 0: "),
+        ('{"0": {"input_tokens": "[1, 2]"}}', "dataset.json: 0: input_tokens: Input should be an object"),
+        ('{"0": {"input_tokens": 5}}', "dataset.json: 0: input_tokens: Value error, malformed node"),
+        ('{"0": {"input_tokens": "{5: nan}"}}', "dataset.json: 0: input_tokens: Value error, malformed node"),
+        ('{"0": {"input_tokens": "{5: -1}"}}', "dataset.json: 0: input_tokens: 5: "),
+        ('{"0": {"input_tokens": "{5: 0.5"}}', "chunk-1-dataset.json: '{' was never closed"),
+    ],
+)
+def test_lengths_that_are_no_shares_of_tokens_are_refused_by_file_and_window(
+    folder: Path, written: str, told: str
+) -> None:
+    (folder / "chunk-1-dataset.json").write_text(written)
+    refused = CliRunner().invoke(main, [str(folder), "--out", str(folder / "requests.csv")])
+    assert refused.exit_code == 1
+    assert told in refused.output
+    assert "from ServeGen again" in refused.output
+
+
+def test_the_folder_of_the_log_is_created_or_refused_before_anything_is_read(folder: Path) -> None:
+    out = folder / "new" / "requests.csv"
+    assert CliRunner().invoke(main, [str(folder), "--out", str(out)]).exit_code == 0
+    assert len(read_requests(out).arrived) > 1000
+    refused = CliRunner().invoke(main, [str(folder / "new"), "--out", str(out / "requests.csv")])
+    assert refused.exit_code == 2
+    assert "is a file, no folder" in refused.output
 
 
 @pytest.mark.parametrize("law", ["Weibull", "Gamma"])
