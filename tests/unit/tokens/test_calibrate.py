@@ -22,6 +22,7 @@ from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.client import Sent, Target, kv_tokens, target
 from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
 from rlscaler_rl.evaluation.tokens.single import server_of
+from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import load_test, only
 from rlscaler_rl.simulation.tokens.servers import SERVERS, Server
 
@@ -232,6 +233,9 @@ def test_wrong_mixes_and_limits_are_told(server: tuple[ModelServer, str], tmp_pa
     few = ("calibrate", url, "--out", tmp_path / "out", "--kv-tokens", 500)
     assert "shorten the mixes" in invoke(*few).output
     assert "must be above --sequences 256" in invoke(*few, "--batched-tokens", 256).output
+    assert "measurements.json: No such file or directory; leave out --resume" in invoke(
+        "calibrate", url, "--out", tmp_path / "out", "--kv-tokens", 50_000, "--resume"
+    ).output.replace("\n", " ")
     assert not model.bodies, "nothing is measured with wrong options"
 
 
@@ -256,6 +260,75 @@ def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, written: str, to
     assert f"--server {path}: {told}" in result.output
     assert "neither a preset nor a file" in invoke("weights", "--server", tmp_path / "none.json").output
     assert server_of("8b-a100") is SERVERS["8b-a100"]
+
+
+class Steady:
+    """A target whose requests take as long as their tokens say, until its calls are used up."""
+
+    def __init__(self, calls: int = 100) -> None:
+        self.calls = calls
+
+    def send(self, at: Any, prompt: Any, answer: Any) -> Sent:
+        self.calls -= 1
+        if self.calls < 0:
+            raise EvaluationError("http://a: no answer; see the log of the server")
+        return Sent(at, prompt, answer, prompt / 100, np.where(answer > 2, 0.01 * answer, np.nan))
+
+
+@pytest.fixture
+def calibrate(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The calibration of `TRUTH` with constants that are known already."""
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.calibrate.fitted", lambda limits, tests: limits)
+    mixes = [Mix(60, 12), Mix(10, 30), Mix(20, 4)]
+
+    def call(target: Any, *options: Any, requests: int = 20, limits: Server = TRUTH) -> Any:
+        return calibrated(target, limits, mixes, requests, lambda text: None, *options)
+
+    return call
+
+
+def test_load_tests_outlive_a_server_that_dies_and_are_not_repeated(calibrate: Any, tmp_path: Path) -> None:
+    file = tmp_path / "out" / "measurements.json"
+    whole = calibrate(Steady())
+    with pytest.raises(EvaluationError, match=r"http://a: no answer; see the log of the server$"):
+        calibrate(Steady(0), file)
+    with pytest.raises(EvaluationError, match=rf"server; 5 of 12 load tests are in {file}: repeat .* with --resume"):
+        calibrate(Steady(5), file)
+    rest = Steady(7)
+    assert calibrate(rest, file, True) == whole, "the rest is drawn as in a run without a failure"
+    assert rest.calls == 0
+    assert calibrate(Steady(0), file, True) == whole
+
+
+def test_load_tests_outlive_a_search_that_fails(
+    calibrate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fitted(limits: Server, tests: Any) -> Server:
+        raise ScenarioError("service 0: batched_tokens = 8")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("rlscaler_rl.evaluation.tokens.calibrate.fitted", fitted)
+        with pytest.raises(EvaluationError, match=r"batched_tokens = 8; 12 of 12 load tests are in "):
+            calibrate(Steady(), tmp_path / "measurements.json")
+    other = replace(TRUTH, batched_tokens=1024)
+    resumed = calibrate(Steady(0), tmp_path / "measurements.json", True, limits=other)
+    assert resumed.server["batched_tokens"] == 1024, "no load test depends on it"
+
+
+def test_load_tests_of_other_options_are_not_taken_up(calibrate: Any, tmp_path: Path) -> None:
+    file = tmp_path / "measurements.json"
+    calibrate(Steady(), file)
+    with pytest.raises(
+        EvaluationError, match=r"measurements.json: requests is 20, not 30; name the same, or leave out"
+    ):
+        calibrate(Steady(), file, True, requests=30)
+    with pytest.raises(EvaluationError, match=r"measurements.json: model is truth, not another; "):
+        calibrate(Steady(), file, True, limits=replace(TRUTH, label="another"))
+    file.write_text(file.read_text().replace('"share":', '"part":', 1))
+    with pytest.raises(
+        EvaluationError, match=r"measurements.json: tests: 0: share: Field required; leave out --resume"
+    ):
+        calibrate(Steady(), file, True)
 
 
 def _played(mix: tuple[int, int], per_second: float | None, rng: np.random.Generator, count: int = 40) -> Sent:
@@ -306,6 +379,7 @@ def test_a_calibrated_server_is_one_of_the_other_commands(server: tuple[ModelSer
     assert [load["held_out"] for load in calibration["loads"]] == [False] * 8 + [True] * 4
     assert all(load["measured"]["token_p50"] >= 1 for load in calibration["loads"]), "a token takes 1 ms"
     assert (tmp_path / "calibration.png").stat().st_size > 10_000
+    assert len(json.loads((tmp_path / "measurements.json").read_text())["tests"]) == 12
     text = (tmp_path / "calibration.md").read_text()
     assert "Largest errors on the mix held out: TTFT p50" in text
     weights = invoke("weights", "--server", tmp_path / "calibration.json", "--ttft", 600, "--tpot", 60)

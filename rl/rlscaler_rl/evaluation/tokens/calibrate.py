@@ -5,14 +5,17 @@ from __future__ import annotations
 import resource
 from collections.abc import Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from rlscaler_core.decision.types import Int
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tokens.client import Sent, Target
+from rlscaler_rl.evaluation.tokens.client import Target
 from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
+from rlscaler_rl.evaluation.tokens.measurements import Measured, Measurements
 from rlscaler_rl.results.document import Document, Progress
 from rlscaler_rl.results.table import Column, Table
 from rlscaler_rl.simulation.scenario import ScenarioError
@@ -144,11 +147,21 @@ def mixes_of(text: str) -> list[Mix]:
     return mixes
 
 
-def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: int, tell: Progress) -> Calibration:
+def calibrated(
+    target: Target,
+    limits: Server,
+    mixes: Sequence[Mix],
+    requests: int,
+    tell: Progress,
+    file: Path | None = None,
+    resume: bool = False,
+) -> Calibration:
     """Test a server under all mixes, find its constants on all but the last, and check them on the last.
 
     :param limits: the server with its KV cache and the most tokens and sequences of an iteration; the rest is not read.
     :param requests: requests of each load test; where all come at once, at least `WAVES` full batches.
+    :param file: each load test is written into it once it is complete.
+    :param resume: take up after the load tests in the file, of the same label, mixes, requests and sequences.
 
     Raises EvaluationError naming the address or the option, and the remedy.
     """
@@ -159,34 +172,47 @@ def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: i
             "shorten the mixes, or give the server more memory for its cache"
         )
     count = max(requests, WAVES * limits.sequences)
+    labels = [mix.label for mix in mixes]
+    done = Measurements(model=limits.label, mixes=labels, requests=requests, sequences=limits.sequences, tests=[])
+    if file is not None and resume:
+        done = done.resumed(file)
     _allow_open_files(count + FILES)
-    tests: list[tuple[Mix, float | None, Sent]] = []
-    for number, mix in enumerate(mixes):
-        tell(f"{mix.label} tokens, all at once")
-        rng = np.random.default_rng([number, 32])
-        together = _sent(target, mix, np.zeros(count), rng)
-        tests.append((mix, None, together))
-        for share in SHARES:
-            per_second = share * count / together.seconds
-            tell(f"{mix.label} tokens, {per_second:.3g} requests/s")
-            moments = np.cumsum(rng.exponential(1 / per_second, requests))
-            tests.append((mix, share, _sent(target, mix, moments - moments[0], rng)))
-    tell("constants")
-    light = [test for test in tests if test[1] == SHARES[0]]
-    order = [light[0], *(test for test in tests if test is not light[0])]
     try:
-        constants = fitted(limits, [sent for mix, _, sent in order if mix != mixes[-1]])
-        return _calibration(constants, tests, mixes[-1])
-    except ScenarioError as error:
-        raise EvaluationError(str(error)) from error
+        _measure(target, mixes, count, done, tell, file)
+        tell("constants")
+        order = sorted(done.tests, key=lambda test: test.share != SHARES[0])
+        constants = fitted(limits, [test.sent for test in order if test.mix != labels[-1]])
+        return _calibration(constants, done.tests, labels[-1])
+    except (EvaluationError, ScenarioError) as error:
+        tests = f"{len(done.tests)} of {len(mixes) * (1 + len(SHARES))} load tests"
+        remedy = f"; {tests} are in {file}: repeat the command with --resume" if file and done.tests else ""
+        raise EvaluationError(f"{error}{remedy}") from error
 
 
-def _sent(target: Target, mix: Mix, moments: Any, rng: np.random.Generator) -> Sent:
-    around = rng.uniform(1 - SPREAD, 1 + SPREAD, (2, len(moments)))
-    prompt, answer = (
-        np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)
-    )
-    return target.send(moments, prompt, answer)
+def _measure(
+    target: Target, mixes: Sequence[Mix], count: int, done: Measurements, tell: Progress, file: Path | None
+) -> None:
+    """Add the load tests that are not done yet; `count` requests come at once."""
+    for number, (mix, share) in enumerate(product(mixes, (None, *SHARES))):
+        if share is None:
+            rng, together = np.random.default_rng([mixes.index(mix), 32]), number
+            moments, load = np.zeros(count), "all at once"
+        else:
+            per_second = share * count / done.tests[together].sent.seconds
+            moments, load = np.cumsum(rng.exponential(1 / per_second, done.requests)), f"{per_second:.3g} requests/s"
+        prompt, answer = _lengths(mix, len(moments), rng)
+        # Those of an earlier run are drawn, too, so that the others are the same as in a run of all.
+        if number < len(done.tests):
+            continue
+        tell(f"{mix.label} tokens, {load}")
+        done.tests.append(Measured.of(mix.label, share, target.send(moments - moments[0], prompt, answer)))
+        if file is not None:
+            done.write(file)
+
+
+def _lengths(mix: Mix, count: int, rng: np.random.Generator) -> list[Int]:
+    around = rng.uniform(1 - SPREAD, 1 + SPREAD, (2, count))
+    return [np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)]
 
 
 def _allow_open_files(count: int) -> None:
@@ -202,20 +228,20 @@ def _allow_open_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _calibration(server: Server, tests: list[tuple[Mix, float | None, Sent]], held_out: Mix) -> Calibration:
-    played = simulated(server, [sent for _, _, sent in tests])
+def _calibration(server: Server, tests: Sequence[Measured], held_out: str) -> Calibration:
+    played = simulated(server, [test.sent for test in tests])
     return Calibration(
         server=asdict(server),
         loads=[
             LoadTest(
-                mix=mix.label,
-                share=share,
-                requests=len(sent.at),
-                held_out=mix == held_out,
-                measured=measured(sent)._asdict(),
+                mix=test.mix,
+                share=test.share,
+                requests=len(test.requests),
+                held_out=test.mix == held_out,
+                measured=measured(test.sent)._asdict(),
                 simulated=figures._asdict(),
             )
-            for (mix, share, sent), figures in zip(tests, played, strict=True)
+            for test, figures in zip(tests, played, strict=True)
         ],
     )
 

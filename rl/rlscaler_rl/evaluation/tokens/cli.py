@@ -153,6 +153,7 @@ def emulate(**options: Any) -> None:
     help="Tokens of the KV cache.  [default: by the metrics of the server]",
 )
 @click.option("--out", type=FOLDER, callback=writable, default=Path("results/calibration"), show_default=True)
+@click.option("--resume", is_flag=True, help="Take up after the load tests in measurements.json of --out.")
 @output_option
 def calibrate(
     url: str,
@@ -163,12 +164,14 @@ def calibrate(
     batched_tokens: int,
     kv_tokens: int | None,
     out: Path,
+    resume: bool,
     output: str,
 ) -> None:
     """Find the constants of the model server at URL by load tests, as a --server of the other commands.
 
     The server has to be alone with the load: each mix is sent at 20, 50 and 80 % of the requests/s that it
-    answers at most, and all at once.
+    answers at most, and all at once. Where the command fails, its load tests until then are in measurements.json
+    of --out; repeat it with --resume.
 
     \b
     rlscaler tokens calibrate http://127.0.0.1:8000
@@ -187,7 +190,8 @@ def calibrate(
     source = "measured by `rlscaler tokens calibrate`"
     limits = Server(server.model, 1.0, 1.0, 1.0, 1.0, cache, batched_tokens, sequences, source)
     with progress(output) as tell:
-        result = calibration.calibrated(server, limits, chosen, requests, tell)
+        file = out / "measurements.json"
+        result = calibration.calibrated(server, limits, chosen, requests, tell, file, resume)
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "calibration")
     calibration.draw(result, out / "calibration.png")
