@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import copy
 from functools import partial
 from pathlib import Path
 
@@ -10,18 +11,24 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
+from rlscaler_core.decision.manifest import PoolRanges
 from rlscaler_core.decision.rule import RuleSettings
+from rlscaler_core.models import load_bundled
 from rlscaler_live.cli import main
 from rlscaler_rl.baselines.contender import stacked
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.tokens import SERVERS as NAMES
 from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
-from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
+from rlscaler_rl.evaluation.tokens.result import Comparison
 from rlscaler_rl.evaluation.tokens.single import mix_of
 from rlscaler_rl.simulation.scenario import ScenarioError
-from rlscaler_rl.simulation.tokens.drawn import drawn
+from rlscaler_rl.simulation.tokens.drawn import World, drawn
+from rlscaler_rl.simulation.tokens.episode import Demand
 from rlscaler_rl.simulation.tokens.servers import SERVERS
+from rlscaler_rl.simulation.tokens.services import Requests, Services
 
 POLICY = """
 apiVersion: rlscaler.io/v1alpha1
@@ -135,9 +142,9 @@ def test_a_policy_is_played_on_recorded_requests(
     assert all(row["over_need"] > 0.5 for row in played["rows"])
     estimate = ["estimate", "--history", str(trace), "--out", str(tmp_path / "out"), "--server", "8b-a100"]
     short = CliRunner().invoke(main, [*estimate, "--policy", str(files[0])])
-    assert "TIMESTAMP covers 10 minutes; settings are tuned on the earlier half" in " ".join(short.output.split())
+    assert "TIMESTAMP covers 10.0 minutes; settings are tuned on the earlier half" in " ".join(short.output.split())
     assert "leave out --series" in CliRunner().invoke(main, estimate).output
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.SHORTEST_SECONDS", 300)
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.recorded.SHORTEST_SECONDS", 300)
     monkeypatch.setattr("rlscaler_rl.evaluation.days.history_cli.TRIALS", 2)
     answer = CliRunner().invoke(main, [*estimate, "--policy", str(files[0]), "-o", "json"])
     assert answer.exit_code == 0, answer.output
@@ -171,6 +178,35 @@ def test_a_switch_of_the_rule_stays_one_value_where_settings_are_stacked() -> No
     both = stacked([RuleSettings(loading=1.0), RuleSettings(loading=1.2)], 2)
     assert both.lasting is False
     assert np.asarray(both.loading).tolist() == [1.0, 1.0, 1.2, 1.2]
+
+
+def test_services_outside_the_envelope_of_a_network_are_counted() -> None:
+    """Three services with three requests each; the network is that for requests, told to be for tokens."""
+    server = SERVERS["8b-a100"]
+    services = Services.of([server] * 3, initial=1, first_seconds=2.5, max_replicas=[4, 64, 90])
+    ones = np.ones(3)
+    demand = Demand(ones, ones, 5000 * ones, ones, np.full((3, 2), 100.0))
+    tokens = np.full(9, 100, np.int32)
+    requests = Requests(np.arange(0, 10, 3), np.tile([0.0, 5.0, 9.0], 3), tokens, tokens, np.zeros(9), np.ones(9))
+    world = World((server.label,) * 3, services, requests, demand, demand, 60)
+    actor = copy(load_bundled("ppo"))
+    envelope = actor.manifest.envelope
+    assert envelope is not None
+    envelope = envelope.model_copy(update={"units": {"tokens": None}, "signals": ("ttft",), "observation": None})
+
+    def judged(**update: object) -> Comparison:
+        actor.manifest = actor.manifest.model_copy(update={"envelope": envelope.model_copy(update=update)})
+        entries = [ENTRIES[0], network(Loaded(actor, "tokens_1", None, "0123456789", ""))]
+        return compared(lambda: (world, world), "few", 2, 1, lambda step: None, entries)
+
+    some = judged()
+    assert [row.contender for row in some.rows] == ["policy", "network 01234567"]
+    assert (some.rows[0].outside, some.rows[1].settings) == (None, {})
+    assert some.notes() == [
+        "network tokens_1: 1 of 3 services are outside its envelope (targets.gpu.maxReplicas 90 is outside 2..64), and "
+        "the rule acts for them"
+    ]
+    assert judged(max_replicas=PoolRanges(gpu=(1, 100), cpu=(1, 100))).notes() == []
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -122,7 +123,7 @@ def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Pa
     command = ["tokens", "simulate", str(policy), "--history", str(history), "--server", "8b-l40s"]
     found = CliRunner().invoke(main, [*command, "--model", str(folder), "-o", "json"])
     assert found.exit_code == 0, found.output
-    assert "policy chat" in found.output
+    assert json.loads(found.stdout)["rows"][0]["label"] == "policy chat, network tiny"
     policy.write_text(yaml.safe_dump({**about, "spec": {**spec, "intervalSeconds": 30}}))
     found = CliRunner().invoke(main, [*command, "--model", str(folder)])
     assert found.exit_code == 2

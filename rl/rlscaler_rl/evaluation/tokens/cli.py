@@ -84,9 +84,9 @@ def simulate(
         load = partial(of_rates, history, mix)
     else:
         raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
-    actor = load_for_tokens(model).actor if model else None
+    loaded = load_for_tokens(model) if model else None
     with progress(output) as tell:
-        result = simulated(policy, load, server_of(server), tell, actor=actor)
+        result = simulated(policy, load, server_of(server), tell, model=loaded)
     show_table(result, result.table(), [], output)
 
 
@@ -279,5 +279,6 @@ def compare(
     with progress(output) as tell:
         result = compared(both, load, trials, seed, tell, entries)
     table = result.table()
-    write(result, [f"# {table.title}", "", *table.markdown()], out, "comparison")
-    show_table(result, table, [f"{out}/comparison.json has the settings and J of each service"], output)
+    write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "comparison")
+    notes = [*result.notes(), f"{out}/comparison.json has the settings and J of each service"]
+    show_table(result, table, notes, output)

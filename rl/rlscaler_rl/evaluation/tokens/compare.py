@@ -14,7 +14,7 @@ from rlscaler_rl.evaluation.tuning.spaces import Point
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.results.statistics import ratio_interval
 from rlscaler_rl.simulation.tokens.drawn import TUNED_SEED, World, drawn, plain
-from rlscaler_rl.simulation.tokens.episode import TokenResult, run
+from rlscaler_rl.simulation.tokens.episode import TokenResult, params_of, run
 
 
 def played(entry: Entry, points: Sequence[Point], world: World, params: Params | None = None) -> TokenResult:
@@ -65,7 +65,10 @@ def compared(
         tell(entry.tunable.label)
         point = tuned(entry, past, trials)
         results.append((entry, point, played(entry, [point], world)))
-    rows = [row_of(entry, point, result, results[0][2], world.seconds) for entry, point, result in results]
+    rows = [
+        row_of(*each, results[0][2], world.seconds).model_copy(update={"outside": _outside(each[0], world)})
+        for each in results
+    ]
     servers = list(world.servers)
     return Comparison(
         services=len(servers), servers=servers, load=load, seconds=world.seconds, trials=trials, seed=seed, rows=rows
@@ -87,6 +90,17 @@ def row_of(entry: Entry, point: Point, result: TokenResult, first: TokenResult, 
         starts_per_hour=round(float(result.starts.mean() * 3600 / seconds), 2),
         behind=None if result is first else _behind(result.j, first.j),
     )
+
+
+def _outside(entry: Entry, world: World) -> str | None:
+    """Return the text of `Row.outside`, with the reason of the first of these services."""
+    if entry.actor is None:
+        return None
+    manifest = entry.actor.manifest
+    outside, reasons = manifest.outside(params_of(world.services, world.declared, entry.signal, entry.learns))
+    acts = "the rule acts for them" if manifest.lasting else "the fallback acts for them"
+    first = next(filter(None, reasons), None)
+    return first and f"{outside.sum()} of {len(outside)} services are outside its envelope ({first}), and {acts}"
 
 
 def _behind(j: Float, first: Float) -> str:

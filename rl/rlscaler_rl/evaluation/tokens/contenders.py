@@ -163,15 +163,9 @@ def _wva() -> Entry:
 
 def network(loaded: Loaded) -> Entry:
     """Return a trained network over the rule on weighted tokens; none of its settings is tuned."""
-    tunable = Tunable(
-        f"network {loaded.digest[:8]}",
-        f"network {loaded.name}",
-        {},
-        {},
-        lambda point: None,
-        lambda chosen, rate: loaded.actor,
-    )
-    return Entry(tunable, "tokens", learns=True, fixed=True, actor=loaded.actor)
+    rule, name = ENTRIES[0], f"network {loaded.digest[:8]}"
+    tunable = replace(rule.tunable, name=name, label=f"network {loaded.name}", space={}, default={})
+    return replace(rule, tunable=tunable, actor=loaded.actor)
 
 
 ENTRIES: tuple[Entry, ...] = (

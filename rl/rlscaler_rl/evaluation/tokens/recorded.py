@@ -125,6 +125,18 @@ def _tokens(where: str, column: str, text: str) -> int:
     return tokens
 
 
+def half_of(label: str, seconds: float) -> int:
+    """Return the seconds of the earlier half of a log, a multiple of 5. Raises EvaluationError for a short log."""
+    half = int(seconds / 2) // 5 * 5
+    if half < SHORTEST_SECONDS:
+        raise EvaluationError(
+            f"{label}: TIMESTAMP covers {seconds / 60:.1f} minutes; settings are tuned on the earlier half and judged "
+            f"on the later one: name a log of {2 * SHORTEST_SECONDS // 60} minutes or more, or play a policy on it "
+            "with `rlscaler tokens simulate`"
+        )
+    return half
+
+
 def worlds(path: Path, services: int, seconds: int, times: int, seed: int) -> tuple[World, World]:
     """Return services that all get the requests of the end of a log: of the earlier half of it, and of the later one.
 
@@ -134,12 +146,7 @@ def worlds(path: Path, services: int, seconds: int, times: int, seed: int) -> tu
     Raises EvaluationError naming file, column and remedy.
     """
     log = read_requests(path).times(times).last(2 * seconds)
-    half = int(log.arrived[-1] / 2) // 5 * 5
-    if half < SHORTEST_SECONDS:
-        raise EvaluationError(
-            f"{path}: TIMESTAMP covers {log.arrived[-1] / 60:.1f} minutes; settings are tuned on the earlier half and "
-            f"judged on the later one: name a log of {2 * SHORTEST_SECONDS // 60} minutes or more"
-        )
+    half = half_of(str(path), log.arrived[-1])
     longest, fits = int((log.prompt + log.answer).max()), min(server.kv_tokens for server in SERVERS.values()) // 2
     if longest >= fits:
         raise EvaluationError(

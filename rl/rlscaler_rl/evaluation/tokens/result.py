@@ -41,6 +41,9 @@ class Row(Document):
     behind: str | None
     """J over that of the first row, with its interval over several services; None for that row itself."""
 
+    outside: str | None = None
+    """Services outside the envelope of a network, by their number and a reason; None: it acts for all."""
+
 
 COLUMNS: dict[str, Column] = {
     "autoscaler": "{0.label}",
@@ -76,3 +79,7 @@ class Comparison(Document):
         priced = any(row.cost_per_month is not None for row in self.rows)
         columns = {name: text for name, text in COLUMNS.items() if priced or name != "cost a month"}
         return Table.of(columns, self.rows, title)
+
+    def notes(self) -> list[str]:
+        """Return a sentence on each network that does not act for all services."""
+        return [f"{row.label}: {row.outside}" for row in self.rows if row.outside is not None]

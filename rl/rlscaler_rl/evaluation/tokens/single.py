@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,13 +13,13 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from rlscaler_core.api import offline
-from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.types import GPU, Float, Params
 from rlscaler_core.decision.units import SIGNALS, UNITS
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.models import Loaded
 from rlscaler_rl.evaluation.tokens.compare import played, row_of, tuned
-from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry
-from rlscaler_rl.evaluation.tokens.recorded import SHORTEST_SECONDS, read_requests
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, Entry, network
+from rlscaler_rl.evaluation.tokens.recorded import half_of, read_requests
 from rlscaler_rl.evaluation.tokens.result import Comparison
 from rlscaler_rl.results.document import Progress
 from rlscaler_rl.simulation.scenario import HOURS_PER_MONTH, ScenarioError
@@ -86,9 +87,16 @@ def weighed(
 
     Raises EvaluationError for an objective that the server cannot keep.
     """
-    try:
+    with _refusals_of(server):
         tests = load_tests(server, share, first, token, kinds)
         return weights_of(tests), tests
+
+
+@contextmanager
+def _refusals_of(server: Server) -> Iterator[None]:
+    """Raise EvaluationError that names the server in place of ScenarioError."""
+    try:
+        yield
     except ScenarioError as error:
         raise EvaluationError(f"{server.label}: {error}") from error
 
@@ -116,10 +124,8 @@ def of_rates(history: Path, mix: str, server: Server, first: float, token: float
     rate = read_load(history).per_second()[-LONGEST_SECONDS:].astype(np.float64)
     seconds, share = len(rate) // 5 * 5, mix_of(mix)
     weights, tests = weighed(server, first, token, share)
-    try:
+    with _refusals_of(server):
         need = needs(share, tests[0], tests[1:])
-    except ScenarioError as error:
-        raise EvaluationError(f"{server.label}: {error}") from error
     requests = drawn_requests([rate[:seconds]], [np.tile(share, (seconds, 1))], [0], [need])
     return Load(requests, seconds, weights, tests[0], history.name)
 
@@ -139,14 +145,14 @@ def simulated(
     server: Server,
     tell: Progress,
     trials: int = 0,
-    actor: ActorLike | None = None,
+    model: Loaded | None = None,
 ) -> Comparison:
     """Play a policy of a token service by its own objectives on a load, beside KEDA and WVA.
 
     :param load: returns the load of a server with objectives of the first token and of each further one, in seconds.
     :param trials: settings that are tried for each of them on the earlier half of the load, so that all are played on
         the later one; 0: as guides set them up, on all of it.
-    :param actor: a network that acts for the policy; None: the forecast rule.
+    :param model: a network that acts for the policy; None: the forecast rule.
 
     Raises EvaluationError naming the file, the field and the remedy.
     """
@@ -156,18 +162,16 @@ def simulated(
     except ValueError as error:
         raise EvaluationError(str(error)) from error
     _check(params, path)
-    _check_actor(actor, params, path)
+    _check_model(model, params, path)
     first = float(params.slo_ms[0]) / 1000
     token = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
     tell("load tests")
     whole = load(server, first, token)
-    weights, usual, half = whole.weights, whole.usual, whole.seconds // 10 * 5
-    if trials and half < SHORTEST_SECONDS:
-        raise EvaluationError(
-            f"{whole.label}: TIMESTAMP covers {whole.seconds / 60:.0f} minutes; settings are tuned on the earlier half "
-            f"and judged on the later one: name a log of {2 * SHORTEST_SECONDS // 60} minutes or more, or play it with "
-            "`rlscaler tokens simulate`"
-        )
+    weights, usual = whole.weights, whole.usual
+    past, later = whole, whole
+    if trials:
+        half = half_of(whole.label, whole.seconds)
+        past, later = whole.between(0, half), whole.between(half, 2 * half)
     chosen = policy.spec.capacity.token_weights
     row = np.ones(1)
     demand = Demand(
@@ -183,20 +187,19 @@ def simulated(
         services = _service(params, server, first, token, begins / usual.per_second)
         return World((server.label,), services, part.requests, demand, demand, part.seconds)
 
-    own = replace(ENTRIES[0], learns=bool(params.learns_capacity[0]), actor=actor)
+    own = replace(ENTRIES[0] if model is None else network(model), learns=bool(params.learns_capacity[0]))
     entries: list[Entry] = [own, *(entry for entry in ENTRIES if entry.tunable.name in RIVALS)]
-    judged, results = world(whole.between(half, 2 * half) if trials else whole), []
-    try:
+    judged, results = world(later), []
+    with _refusals_of(server):
         for entry in entries:
             tell(entry.tunable.label)
             rival = trials and entry is not own
-            point = tuned(entry, world(whole.between(0, half)), trials) if rival else entry.tunable.default
+            point = tuned(entry, world(past), trials) if rival else entry.tunable.default
             mine = params if entry is own else None
             results.append((entry, point, played(entry, [point], judged, mine)))
-    except ScenarioError as error:
-        raise EvaluationError(str(error)) from error
     rows = [row_of(*each, results[0][2], judged.seconds) for each in results]
-    rows[0] = rows[0].model_copy(update={"label": f"policy {policy.metadata.name}"})
+    names = [f"policy {policy.metadata.name}", *([] if model is None else [own.tunable.label])]
+    rows[0] = rows[0].model_copy(update={"label": ", ".join(names)})
     price = float(params.cost_per_hour[0, GPU])
     return Comparison(
         services=1,
@@ -228,10 +231,9 @@ def _check(params: Params, path: Path) -> None:
         raise EvaluationError(f"{path}: targets.gpu.minReplicas is 0; the token level needs at least 1")
 
 
-def _check_actor(actor: ActorLike | None, params: Params, path: Path) -> None:
+def _check_model(model: Loaded | None, params: Params, path: Path) -> None:
     """Raise EvaluationError for a policy outside the envelope of a network, where the rule would act for it."""
-    envelope = None if actor is None else actor.manifest.envelope
-    if envelope is not None and (outside := envelope.outside(params)[1][0]):
+    if model is not None and (outside := model.actor.manifest.outside(params)[1][0]):
         raise EvaluationError(
             f"{path}: the network of --model was not trained for this: {outside}; change the policy, or leave --model "
             "out, and the forecast rule acts"
