@@ -159,6 +159,7 @@ def advance(
     window_seconds: Float,
     at_once: Float | None = None,
     spread: Float | None = None,
+    timed: Float | None = None,
 ) -> Meter:
     """Let `seconds` (N,) pass under `arrival_rate` (N,) requests/s; rows of 0 seconds stay as they are.
 
@@ -166,15 +167,17 @@ def advance(
     `window_seconds` (N,) is how long a request counts as recent. `at_once` (N, 2), 1 or more, is how many requests a
     replica works on at a time, by default one: with its capacity as it is, each then takes so many times as long.
     `spread` (N, 2), above 0, is the standard deviation of the logarithm of how long, by default `USUAL_SPREAD`.
+    `timed` (N, 2) is the mean of the seconds beside the wait that the latency counts, by default and where NaN all.
     """
     at_once = np.ones_like(params.requests_per_second) if at_once is None else at_once
     spread = np.full_like(params.requests_per_second, USUAL_SPREAD) if spread is None else spread
+    timed = np.full_like(params.requests_per_second, np.nan) if timed is None else timed
     steps = np.clip(np.ceil(seconds / STEP_SECONDS), 0, MOST_STEPS).astype(np.int64)
     dt = seconds / np.maximum(steps, 1)
     if not steps.any():
         return meter
     if (steps == 1).all():
-        return _step(params, meter, now, arrival_rate, dt, window_seconds, at_once, spread)
+        return _step(params, meter, now, arrival_rate, dt, window_seconds, at_once, spread, timed)
     meter = meter.copy()
     for number in range(int(steps.max())):
         rows = np.flatnonzero(steps > number)
@@ -187,6 +190,7 @@ def advance(
             window_seconds[rows],
             at_once[rows],
             spread[rows],
+            timed[rows],
         )
         meter.put(rows, part)
     return meter
@@ -201,6 +205,7 @@ def _step(
     window: Float,
     at_once: Float,
     spread: Float,
+    timed: Float,
 ) -> Meter:
     rps = np.where(params.present, params.requests_per_second, 0.0)
     ready = now.ready.astype(np.float64) * params.present
@@ -216,14 +221,17 @@ def _step(
     given_up = np.maximum(left - room, 0.0)
     left -= given_up
     backlog = np.divide(0.5 * (meter.queue + left), capacity, out=np.zeros_like(left), where=served)
-    steady = slower_than(bounds, rps, ready, load, at_once, spread)
+    # A pool that is not there never answers.
+    work = np.divide(at_once, rps, out=np.full_like(rps, np.inf), where=rps > 0)
+    seconds = np.where(np.isfinite(timed), timed, work)
+    steady = slower_than(bounds, rps, ready, load, at_once, spread, seconds)
     pace = 1.0 - np.exp(-relaxation_rate(params.slo_ms / 1000, rps, ready, load) * dt[:, None])
     slow = meter.slow + (steady - meter.slow) * pace[..., None]
     worst = slow
     jammed = np.flatnonzero(backlog.any(axis=1))
     if jammed.size:
         worst = slow.copy()
-        behind = slower_behind(bounds[jammed], rps[jammed], backlog[jammed], at_once[jammed], spread[jammed])
+        behind = slower_behind(bounds[jammed], backlog[jammed], spread[jammed], seconds[jammed])
         worst[jammed] = np.maximum(slow[jammed], behind)
     within = (through[..., None] * (1.0 - worst)).sum(axis=1)
     count = total(through)

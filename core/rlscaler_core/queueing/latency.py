@@ -34,32 +34,35 @@ _DEVIATES = np.array([NormalDist().inv_cdf((i + 0.5) / _PARTS) for i in range(_P
 """Standard normal deviates that stand for a sixth of the requests each."""
 
 
-def slower_than(bounds: Float, rps: Float, ready: Float, utilization: Float, at_once: Float, spread: Float) -> Float:
+def slower_than(
+    bounds: Float, rps: Float, ready: Float, utilization: Float, at_once: Float, spread: Float, seconds: Float
+) -> Float:
     """Return the share (N, 2, B) of requests that take longer than `bounds` (N, B) seconds in the steady state.
 
     `rps`, `ready`, `utilization` (arrivals over capacity), `at_once` (requests that a replica works on at a time, 1 or
-    more) and `spread` (above 0) are (N, 2). 1 where no replica is ready.
+    more) and `spread` (above 0) are (N, 2). `seconds` (N, 2) is the mean time of a request beside its wait: all of the
+    work on it, or the part until its first token. 1 where no replica is ready.
     """
-    time = bounds[:, None, :] * (rps / at_once)[..., None]
     rho = np.clip(utilization, 0.0, HIGHEST_UTILIZATION)
     probability, decay = _waiting(np.maximum(ready, 1.0), rho, at_once, spread)
-    delayed = np.zeros_like(time)
-    rate = decay[..., None]
+    # A mean time of work on a request is at_once / rps.
+    rate = (decay * rps / at_once)[..., None]
+    delayed = np.zeros((*rps.shape, bounds.shape[-1]))
     for deviate in _DEVIATES:
-        left = time - np.exp(spread * (deviate - spread / 2))[..., None]
+        left = bounds[:, None, :] - (seconds * np.exp(spread * (deviate - spread / 2)))[..., None]
         # Not above 0, where nothing counts and exp would overflow.
         part = np.exp(-rate * np.maximum(left, 0.0))
         part *= left > 0
         delayed += part
-    slow = _longer(time, spread) + probability[..., None] / _PARTS * delayed
+    slow = _longer(bounds[:, None, :] / seconds[..., None], spread) + probability[..., None] / _PARTS * delayed
     # Between the few service times the sum may rise a little, which a share above a bound cannot.
     falling = np.minimum.accumulate(np.minimum(slow, 1.0), axis=-1)
     return np.where((ready > 0)[..., None], falling, 1.0)
 
 
-def slower_behind(bounds: Float, rps: Float, backlog_seconds: Float, at_once: Float, spread: Float) -> Float:
+def slower_behind(bounds: Float, backlog_seconds: Float, spread: Float, seconds: Float) -> Float:
     """Return that share (N, 2, B) where a request waits for a backlog first that takes `backlog_seconds` (N, 2)."""
-    return _longer((bounds[:, None, :] - backlog_seconds[..., None]) * (rps / at_once)[..., None], spread)
+    return _longer((bounds[:, None, :] - backlog_seconds[..., None]) / seconds[..., None], spread)
 
 
 def relaxation_rate(slo_seconds: Float, rps: Float, ready: Float, utilization: Float) -> Float:

@@ -113,10 +113,10 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
     subjects = [s for s in subjects if s.histogram is not None and s.requests.counts_arrivals]
     parts: dict[str, list[str]] = defaultdict(list)
     timed = [latency for subject in subjects for latency in subject.latencies]
-    for subject in sorted(timed, key=_timed):
-        histogram, name = subject.histogram, _timed(subject)
+    for subject in sorted(timed, key=timed_name):
+        histogram, name = subject.histogram, timed_name(subject)
         if name not in parts and histogram is not None:
-            selection = Selection.of(subject.timed_by, [s for s in timed if _timed(s) == name], labels)
+            selection = Selection.of(subject.timed_by, [s for s in timed if timed_name(s) == name], labels)
             parts[name].append(selection.whole.grown(histogram, window))
     for name in sorted({subject.counted_by for subject in subjects}):
         selection = Selection.of(name, [s for s in subjects if s.counted_by == name], labels)
@@ -130,22 +130,27 @@ def promql(subjects: Iterable[Subject], window_seconds: float, labels: Labels = 
         for held, gauges in ((RUNNING, PRESETS[name].in_flight), (WAITING, PRESETS[name].waiting)):
             mean = selection.whole.sum(gauges, lambda gauge: labels.once(f"avg_over_time({gauge}{window})"))
             parts[f"{name} {held}"].append(mean)
-    for name in sorted({subject.timed_by for subject in working}):
-        selection, latency = Selection.of(name, [s for s in working if s.timed_by == name], labels), _histogram(name)
+    spent = [latency for subject in working for latency in subject.latencies]
+    for name in sorted({timed_name(subject) for subject in spent}):
+        named = [subject for subject in spent if timed_name(subject) == name]
+        selection, latency = Selection.of(named[0].timed_by, named, labels), _histogram(name)
         if latency is not None:
             parts[f"{name} {SPENT}"].append(selection.whole.spent(latency, window))
-    named = [(name, part) for name, each in parts.items() for part in each]
-    told_apart = (f'label_replace({part}, "{PRESET}", "{name}", "", "")' if name else part for name, part in named)
+    by_name = [(name, part) for name, each in parts.items() for part in each]
+    told_apart = (f'label_replace({part}, "{PRESET}", "{name}", "", "")' if name else part for name, part in by_name)
     return " or ".join(told_apart) or NO_SERIES
 
 
 def tells_running(subject: Subject) -> bool:
-    """Return whether its server tells running requests from waiting ones; a gateway does not see the server's queue."""
+    """Return whether its server tells running requests from waiting ones; a gateway does not see the server's queue.
+
+    Never for `tpot` alone: a request that waits makes no token of another slower.
+    """
     server = SERVERS.get(subject.preset)
-    return server is not None and bool(server.in_flight and server.waiting) and subject.signal == "endToEnd"
+    return server is not None and bool(server.in_flight and server.waiting) and subject.signal != "tpot"
 
 
-def _timed(subject: Subject) -> str:
+def timed_name(subject: Subject) -> str:
     """Return the name by which the buckets of a subject's latency are told apart."""
     return subject.timed_by if subject.signal == "endToEnd" else f"{subject.timed_by} {subject.signal}"
 
@@ -194,7 +199,7 @@ def histogram_of(histograms: Histograms, subject: Subject) -> Histogram | None:
 
 def _within(histograms: Histograms, subject: Subject) -> dict[float, float]:
     """Return the counts within the bounds of the latency `subject.signal`, over both pools."""
-    return summed([part.within for part in _parts(histograms, subject, subject.timed_by, _timed(subject))])
+    return summed([part.within for part in _parts(histograms, subject, subject.timed_by, timed_name(subject))])
 
 
 def _scaled(within: Mapping[float, float], whole: float, seconds: float = 1.0) -> dict[float, float]:

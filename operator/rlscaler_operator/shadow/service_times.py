@@ -1,4 +1,5 @@
-"""The time of work on a request at a replica, and its spread: measured over a window. Pure.
+"""The time of work on a request at a replica, its spread, and the part until the first token: measured over a window.
+Pure.
 
 The histogram has the time from the arrival to the answer. The part of it spent waiting follows from the gauges of
 waiting and running requests. At a low load nothing waits, and the histogram alone suffices: a gauge that is read every
@@ -16,7 +17,16 @@ import numpy as np
 from rlscaler_core.decision.types import POOLS, Float
 from rlscaler_core.queueing.latency import USUAL_SPREAD
 from rlscaler_operator.sensing.subject import WHOLE, Subject
-from rlscaler_operator.shadow.calibration import PERCENT, RUNNING, SPENT, WAITING, Histogram, Histograms, tells_running
+from rlscaler_operator.shadow.calibration import (
+    PERCENT,
+    RUNNING,
+    SPENT,
+    WAITING,
+    Histogram,
+    Histograms,
+    tells_running,
+    timed_name,
+)
 
 FEWEST_ANSWERED = 20.0
 """Requests of a window from which on it says how long they are worked on."""
@@ -30,6 +40,9 @@ DOUBT = 3.0
 HARDLY_WAITING = 0.05
 """Share of the requests held that wait, up to which the latencies are those of the work alone."""
 
+LEAST_FIRST = 0.1
+"""Share of a mean time to the first token that is work at least: the gauge of waiting requests is read now and then."""
+
 LEAST_SPREAD, MOST_SPREAD = 0.05, 1.2
 
 _NORMAL = NormalDist()
@@ -41,42 +54,78 @@ class ServiceTimes(NamedTuple):
     seconds: Float
     """Mean time of work on a request, in seconds."""
     spread: Float
-    """Standard deviation of the logarithm of it."""
+    """Standard deviation of the logarithm of the time that the latency counts beside the wait."""
+    timed: Float
+    """Mean of that time in seconds, where the latency does not count the whole work."""
 
 
 def unknown_times() -> ServiceTimes:
-    return ServiceTimes(np.full(len(POOLS), np.nan), np.full(len(POOLS), np.nan))
+    return ServiceTimes(*(np.full(len(POOLS), np.nan) for _ in ServiceTimes._fields))
 
 
 def service_times(histograms: Histograms, subject: Subject, window_seconds: float) -> ServiceTimes:
-    """Return the times of each pool in a window of `window_seconds`.
-
-    By Little's law the mean latency times the requests answered in a second is the number of requests at a replica.
-    Where the gauges found more than that, they are believed: at a high load many requests are not yet answered.
-    """
+    """Return the times of each pool in a window of `window_seconds`."""
     times = unknown_times()
     if not tells_running(subject) or subject.histogram is None:
         return times
     running = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {RUNNING}")
     waiting = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {WAITING}")
-    timed = _by_pool(histograms, subject, subject.timed_by, subject.timed_by)
-    spent = _by_pool(histograms, subject, subject.timed_by, f"{subject.timed_by} {SPENT}")
+    latencies = [
+        (_by_pool(histograms, each, each.timed_by, name), _by_pool(histograms, each, each.timed_by, f"{name} {SPENT}"))
+        for each in subject.latencies
+        for name in [timed_name(each)]
+    ]
     for number, pool in enumerate(POOLS):
-        if not all(pool in each for each in (running, waiting, timed, spent)):
+        if not all(pool in each for each in (running, waiting, *(part for pair in latencies for part in pair))):
             continue
-        answered = timed[pool].answered
-        if answered < FEWEST_ANSWERED:
+        timed = [answered[pool] for answered, _ in latencies]
+        if timed[0].answered < FEWEST_ANSWERED:
             continue
-        mean = spent[pool].received / subject.histogram.per_second / answered
-        # Little's law: requests held = mean latency * requests answered in a second.
-        held = max(running[pool].received + waiting[pool].received, mean * answered / window_seconds)
-        waits = waiting[pool].received / held if held > 0 else 0.0
-        # The share of held requests that wait is the share of the latency spent waiting.
-        seconds = mean * (1 - waits)
-        if seconds > 0:
-            times.seconds[number] = seconds
-            times.spread[number] = _spread(timed[pool], seconds, waits <= HARDLY_WAITING)
+        means = [
+            spent[pool].received / histogram.per_second / max(answered[pool].answered, 1.0)
+            for (answered, spent), each in zip(latencies, subject.latencies, strict=True)
+            if (histogram := each.histogram) is not None
+        ]
+        held = running[pool].received, waiting[pool].received
+        if subject.signal == "endToEnd":
+            times.seconds[number], times.spread[number] = _whole(means[0], timed[0], held, window_seconds)
+        else:
+            work, first = _to_first_token(means[0], timed[0].answered, held, window_seconds)
+            # A second latency counts as a share of its objective, in seconds of the first.
+            ratio = (
+                1.0 if subject.token_objectives is None else subject.token_objectives[0] / subject.token_objectives[1]
+            )
+            times.seconds[number], times.timed[number] = work, max(first, *(ratio * mean for mean in means[1:]), 0.0)
     return times
+
+
+def _whole(mean: float, answers: Histogram, held: tuple[float, float], window_seconds: float) -> tuple[float, float]:
+    """Return mean and spread of the work on a request; `held` are the requests that run and that wait.
+
+    By Little's law the mean latency times the requests answered in a second is the number of requests at a replica.
+    Where the gauges found more than that, they are believed: at a high load many requests are not yet answered.
+    """
+    # Little's law: requests held = mean latency * requests answered in a second.
+    requests = max(sum(held), mean * answers.answered / window_seconds)
+    waits = held[1] / requests if requests > 0 else 0.0
+    # The share of held requests that wait is the share of the latency spent waiting.
+    seconds = mean * (1 - waits)
+    return (seconds, _spread(answers, seconds, waits <= HARDLY_WAITING)) if seconds > 0 else (math.nan, math.nan)
+
+
+def _to_first_token(
+    mean: float, answers: float, held: tuple[float, float], window_seconds: float
+) -> tuple[float, float]:
+    """Return the mean time of work on a request, and the part of it until its first token; NaN where many waited.
+
+    `mean` is the time to the first token with the wait, and `answers` are the first tokens of the window.
+    """
+    running, waiting = held
+    if not running + waiting > 0 or waiting > HARDLY_WAITING * (running + waiting):
+        return math.nan, math.nan
+    # Little's law: seconds of a request = requests held / requests in a second.
+    work, wait = running * window_seconds / answers, waiting * window_seconds / answers
+    return work, max(mean - wait, LEAST_FIRST * mean)
 
 
 def _by_pool(histograms: Histograms, subject: Subject, preset: str, name: str) -> dict[str, Histogram]:

@@ -125,6 +125,7 @@ def advance_meters(
     compared: Bool,
     request_rate: Float | None = None,
     times: ServiceTimes | None = None,
+    carried: Float | None = None,
 ) -> tuple[ShadowSimulation, Passed]:
     """Advance both services by the arrivals that have become known; in rows that are not `compared` (N,) nothing
     passes.
@@ -134,20 +135,24 @@ def advance_meters(
     for the percentile of the latency. Both services answer requests: the capacity of a replica is divided by the recent
     weight of a request. A rate measured over a window belongs to the window's middle: it meets the replicas of that
     moment on both sides. `times`, (N, 2) each, are the times of work on a request, which with the capacity give the
-    number in work at a time; NaN = unknown, and one at a time.
+    number in work at a time; NaN = unknown, and one at a time. `carried` (N,) is the load that a replica carries over
+    its capacity, by default 1.
     """
     requests = samples.arrival_rate if request_rate is None else request_rate
     weight, arrived = _weighed(simulation, samples, requests, compared)
     params = simulation.params
     # Both services answer requests: a replica's capacity in the unit of the load becomes requests/s.
-    params = replace(params, requests_per_second=params.requests_per_second / weight[:, None])
+    share = np.ones_like(weight) if carried is None else carried
+    params = replace(params, requests_per_second=params.requests_per_second * (share / weight)[:, None])
     known = np.isfinite(weight) & (requests >= 0) & (requests < np.inf)
     at_once = np.ones_like(params.requests_per_second)
     spread = np.full_like(params.requests_per_second, USUAL_SPREAD)
+    timed = np.full_like(params.requests_per_second, np.nan)
     if times is not None:
         # Little's law for one busy replica: requests in work = time of work * requests/s.
         at_once = np.fmax(times.seconds * params.requests_per_second, 1.0)
         spread = np.where(np.isfinite(times.spread), times.spread, USUAL_SPREAD)
+        timed = times.timed
     fleet = settle(simulation.fleet, samples.time)
     present = params.present
     real_now = Running(samples.spec_replicas * present, samples.ready_replicas * present, real_share)
@@ -166,6 +171,7 @@ def advance_meters(
         np.concatenate([window, window]),
         np.concatenate([at_once, at_once]),
         np.concatenate([spread, spread]),
+        np.concatenate([timed, timed]),
     )
     n = len(rate)
     virtual, real = both.view(slice(0, n)), both.view(slice(n, None))

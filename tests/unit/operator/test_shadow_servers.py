@@ -104,7 +104,7 @@ def measured(
 
 def test_what_of_the_latency_was_waiting_follows_from_the_gauges() -> None:
     subject = Subject("ns", "chat", ("g", None), preset="vllm")
-    seconds, _ = service_times(histograms(measured(12.0, 6.0, 3600.0, 3.0)), subject, WINDOW)
+    seconds, _, _ = service_times(histograms(measured(12.0, 6.0, 3600.0, 3.0)), subject, WINDOW)
     assert seconds[0] == pytest.approx(2.0)
     assert np.isnan(seconds[1])
 
@@ -113,7 +113,7 @@ def test_what_of_the_latency_was_waiting_follows_from_the_gauges() -> None:
 def test_at_a_low_load_the_histogram_alone_says_it(running: float) -> None:
     """A gauge read twenty times finds nothing running, or by chance ten times what runs on average."""
     subject = Subject("ns", "chat", ("g", None), preset="vllm")
-    seconds, _ = service_times(histograms(measured(running, 0.0, 60.0, 2.0)), subject, WINDOW)
+    seconds, _, _ = service_times(histograms(measured(running, 0.0, 60.0, 2.0)), subject, WINDOW)
     assert seconds[0] == pytest.approx(2.0)
 
 
@@ -137,7 +137,7 @@ def test_a_front_door_counts_and_the_server_tells_what_runs() -> None:
     of_door = {"namespace": "ns", "service": "chat"}
     series.append({"metric": {"_p": "envoy", "le": "+Inf", **of_door}, "value": [0, "1200"]})
     series.append({"metric": {"_p": "envoy spent", **of_door}, "value": [0, "1200000"]})
-    seconds, _ = service_times(histograms(series), subject, WINDOW)
+    seconds, _, _ = service_times(histograms(series), subject, WINDOW)
     np.testing.assert_allclose(seconds, [np.nan, 1.0], err_msg="Envoy counts milliseconds")
 
 
@@ -147,9 +147,9 @@ def test_a_front_door_counts_and_the_server_tells_what_runs() -> None:
         Subject("ns", "chat", ("g", None)),
         Subject("ns", "chat", ("g", None), preset="envoy"),
         Subject("ns", "chat", ("g", None), preset="triton"),
-        Subject("ns", "chat", ("g", None), preset="vllm", signal="ttft"),
+        Subject("ns", "chat", ("g", None), preset="vllm", signal="tpot"),
     ],
-    ids=["own series", "front door", "no gauge of what runs", "first token"],
+    ids=["own series", "front door", "no gauge of what runs", "tokens alone"],
 )
 def test_where_it_is_not_told_it_is_not_asked_for(subject: Subject) -> None:
     assert not any(f' {one}"' in promql([subject], WINDOW) for one in ("running", "waiting", "spent"))
@@ -178,7 +178,7 @@ def window(made: Comparison, number: int, served: float) -> None:
         meter,
         Histogram(600.0, {0.3: 0.0, 1.0: 600.0}),
         1000.0,
-        ServiceTimes(np.array([served, np.nan]), np.full(2, np.nan)),
+        ServiceTimes(np.array([served, np.nan]), np.full(2, np.nan), np.full(2, np.nan)),
     )
 
 
