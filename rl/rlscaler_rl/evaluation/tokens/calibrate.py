@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tokens.client import Sent, Target
+from rlscaler_rl.evaluation.tokens.client import Sent
 from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
 from rlscaler_rl.results.document import Document, Progress
 from rlscaler_rl.results.table import Column, Table
@@ -33,9 +33,6 @@ FAR_PERCENT = 60
 LONGEST = 1_000_000
 """Tokens of a mix's prompt or answer at most."""
 
-FILES = 64
-"""Open files of the process beside its connections."""
-
 NAMES = {"first_p50": "TTFT p50", "first_p95": "TTFT p95", "token_p50": "TPOT p50", "token_p95": "TPOT p95"}
 """Figures by name; the reciprocal of `all`, where all requests come at once, is the capacity."""
 
@@ -50,6 +47,17 @@ class Mix(NamedTuple):
     def label(self) -> str:
         """Return the text that `mixes_of` reads."""
         return f"{self.prompt}+{self.answer}"
+
+
+Tested = tuple[Mix, float | None, Sent]
+"""A mix, its requests/s over those that the server answers at most (None: all came at once), and the load test."""
+
+
+class LoadTarget(Protocol):
+    """A model server, or a simulator of one, that load tests are sent to."""
+
+    def send(self, at: Float, prompt: Int, answer: Int) -> Sent:
+        """Answer requests that come at their moments (M,) in seconds, with so many tokens (M,)."""
 
 
 class LoadTest(Document):
@@ -144,8 +152,24 @@ def mixes_of(text: str) -> list[Mix]:
     return mixes
 
 
-def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: int, tell: Progress) -> Calibration:
-    """Test a server under all mixes, find its constants on all but the last, and check them on the last.
+def calibrated(target: LoadTarget, limits: Server, mixes: Sequence[Mix], requests: int, tell: Progress) -> Calibration:
+    """Test a server as `load_tests` does, find its constants on all mixes but the last, and check them on the last.
+
+    Raises EvaluationError naming the address or the option, and the remedy.
+    """
+    tests = load_tests(target, limits, mixes, requests, tell)
+    tell("constants")
+    light = [test for test in tests if test[1] == SHARES[0]]
+    order = [light[0], *(test for test in tests if test is not light[0])]
+    try:
+        constants = fitted(limits, [sent for mix, _, sent in order if mix != mixes[-1]])
+        return compared(constants, tests, mixes[-1:])
+    except ScenarioError as error:
+        raise EvaluationError(str(error)) from error
+
+
+def load_tests(target: LoadTarget, limits: Server, mixes: Sequence[Mix], requests: int, tell: Progress) -> list[Tested]:
+    """Test a server under each mix: all requests at once, then at each of `SHARES`.
 
     :param limits: the server with its KV cache and the most tokens and sequences of an iteration; the rest is not read.
     :param requests: requests of each load test; where all come at once, at least `WAVES` full batches.
@@ -159,8 +183,7 @@ def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: i
             "shorten the mixes, or give the server more memory for its cache"
         )
     count = max(requests, WAVES * limits.sequences)
-    _allow_open_files(count + FILES)
-    tests: list[tuple[Mix, float | None, Sent]] = []
+    tests: list[Tested] = []
     for number, mix in enumerate(mixes):
         tell(f"{mix.label} tokens, all at once")
         rng = np.random.default_rng([number, 32])
@@ -171,17 +194,10 @@ def calibrated(target: Target, limits: Server, mixes: Sequence[Mix], requests: i
             tell(f"{mix.label} tokens, {per_second:.3g} requests/s")
             moments = np.cumsum(rng.exponential(1 / per_second, requests))
             tests.append((mix, share, _sent(target, mix, moments - moments[0], rng)))
-    tell("constants")
-    light = [test for test in tests if test[1] == SHARES[0]]
-    order = [light[0], *(test for test in tests if test is not light[0])]
-    try:
-        constants = fitted(limits, [sent for mix, _, sent in order if mix != mixes[-1]])
-        return _calibration(constants, tests, mixes[-1])
-    except ScenarioError as error:
-        raise EvaluationError(str(error)) from error
+    return tests
 
 
-def _sent(target: Target, mix: Mix, moments: Any, rng: np.random.Generator) -> Sent:
+def _sent(target: LoadTarget, mix: Mix, moments: Any, rng: np.random.Generator) -> Sent:
     around = rng.uniform(1 - SPREAD, 1 + SPREAD, (2, len(moments)))
     prompt, answer = (
         np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)
@@ -189,20 +205,11 @@ def _sent(target: Target, mix: Mix, moments: Any, rng: np.random.Generator) -> S
     return target.send(moments, prompt, answer)
 
 
-def _allow_open_files(count: int) -> None:
-    """Let the process open so many files. Raises EvaluationError where it may not."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= count or soft == resource.RLIM_INFINITY:
-        return
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise EvaluationError(
-            f"{count} connections at once are needed, and this process may open {hard} files; raise `ulimit -n`, or "
-            "name fewer --requests and --sequences"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+def compared(server: Server, tests: Sequence[Tested], held_out: Collection[Mix]) -> Calibration:
+    """Play load tests with the constants of `server`, which were found without the mixes `held_out`.
 
-
-def _calibration(server: Server, tests: list[tuple[Mix, float | None, Sent]], held_out: Mix) -> Calibration:
+    Raises ScenarioError where a request needs half of the KV cache.
+    """
     played = simulated(server, [sent for _, _, sent in tests])
     return Calibration(
         server=asdict(server),
@@ -211,7 +218,7 @@ def _calibration(server: Server, tests: list[tuple[Mix, float | None, Sent]], he
                 mix=mix.label,
                 share=share,
                 requests=len(sent.at),
-                held_out=mix == held_out,
+                held_out=mix in held_out,
                 measured=measured(sent)._asdict(),
                 simulated=figures._asdict(),
             )
