@@ -6,6 +6,7 @@ import asyncio
 import json
 import resource
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from rlscaler_rl.simulation.tokens.demand import load_test, only
 from rlscaler_rl.simulation.tokens.servers import SERVERS, Server
 
 TRUTH = Server("truth", 12.0, 0.8, 0.3, 0.002, 20_000, 512, 8, "test", 3.0)
+FAST = Server("fast", 7.0, 0.005, 0.0022, 7e-5, 400_000, 2048, 256, "test", 15.0)
 
 
 class ModelServer:
@@ -111,12 +113,14 @@ def invoke(*arguments: object) -> Result:
 def test_a_client_sees_every_token_of_the_answers(server: tuple[ModelServer, str]) -> None:
     model, url = server
     prompt, answer = np.array([5, 3, 8]), np.array([4, 1, 20])
+    begin = time.monotonic()
     sent = target(f"{url}/v1/", None).send(np.array([0.0, 0.05, 0.1]), prompt, answer)
+    assert time.monotonic() - begin >= 0.1, "the last request waits for its moment"
     received = model.bodies[1:]
     assert sorted(len(body["prompt"]) for body in received) == [3, 5, 8], "the first request warms the server up"
     assert all(body["model"] == "tiny" and body["ignore_eos"] and body["stream"] for body in received)
     assert sent.at[0] == 0
-    assert (np.diff(sent.at) >= 0.049).all()
+    assert (np.diff(sent.at) >= 0).all(), "moments as they were: the first may have been late"
     assert (sent.first >= model.token_seconds).all()
     assert np.isnan(sent.token).tolist() == [False, True, False]
     assert (sent.token[[0, 2]] >= model.token_seconds).all()
@@ -331,15 +335,15 @@ def test_load_tests_of_other_options_are_not_taken_up(calibrate: Any, tmp_path: 
         calibrate(Steady(), file, True)
 
 
-def _played(mix: tuple[int, int], per_second: float | None, rng: np.random.Generator, count: int = 40) -> Sent:
-    """Return a load test of the server `TRUTH`, whose times are a tenth off by noise."""
-    prompt, answer = (np.maximum(np.rint(mean * rng.uniform(0.5, 1.5, count)), 2).astype(np.int32) for mean in mix)
-    at = np.zeros(count) if per_second is None else np.cumsum(rng.exponential(1 / per_second, count))
-    return simulated_test(Sent(at - at[0], prompt, answer, np.full(count, 20.0), np.full(count, 0.1)), rng)
+def _played(truth: Server, mix: tuple[int, int], per_second: float | None, rng: np.random.Generator) -> Sent:
+    """Return a load test of 40 requests of a server, whose times are a tenth off by noise."""
+    prompt, answer = (np.maximum(np.rint(mean * rng.uniform(0.5, 1.5, 40)), 2).astype(np.int32) for mean in mix)
+    at = np.zeros(40) if per_second is None else np.cumsum(rng.exponential(1 / per_second, 40))
+    return simulated_test(truth, Sent(at - at[0], prompt, answer, np.full(40, 20.0), np.full(40, 0.1)), rng)
 
 
-def simulated_test(test: Sent, rng: np.random.Generator) -> Sent:
-    """Return the test with the times of `TRUTH` and noise."""
+def simulated_test(truth: Server, test: Sent, rng: np.random.Generator) -> Sent:
+    """Return the test with the times of a server and noise."""
     from rlscaler_rl.evaluation.tokens import constants as module
 
     seen: list[Any] = []
@@ -350,19 +354,29 @@ def simulated_test(test: Sent, rng: np.random.Generator) -> Sent:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_figures", keep)
-        simulated(TRUTH, [test])
+        simulated(truth, [test])
     first, token = (times * np.exp(0.1 * rng.standard_normal(len(times))) for times in seen[0])
     return test._replace(first=first, token=token)
 
 
 @pytest.mark.slow
-def test_constants_are_found_again_from_the_load_tests_of_a_known_server() -> None:
+@pytest.mark.parametrize(
+    ("truth", "rates", "names"),
+    [
+        (TRUTH, (0.5, 2.0, 4.0, None), ("iteration_ms", "prompt_ms", "sequence_ms")),
+        # Most of a first token is outside of iterations, as on a fast GPU.
+        (FAST, (20.0, 50.0, 90.0, None), ("iteration_ms", "prompt_ms", "request_ms")),
+    ],
+)
+def test_constants_are_found_again_from_the_load_tests_of_a_known_server(
+    truth: Server, rates: tuple[float | None, ...], names: tuple[str, ...]
+) -> None:
     rng = np.random.default_rng(0)
-    tests = [_played(mix, rate, rng) for mix in ((60, 120), (700, 12)) for rate in (0.5, 2.0, 4.0, None)]
-    constants = fitted(TRUTH, tests)
-    for name in ("iteration_ms", "prompt_ms", "sequence_ms"):
-        assert getattr(constants, name) == pytest.approx(getattr(TRUTH, name), rel=0.15), name
-    held_out = _played((300, 60), None, rng)
+    tests = [_played(truth, mix, rate, rng) for mix in ((60, 120), (700, 12)) for rate in rates]
+    constants = fitted(truth, tests)
+    for name in names:
+        assert getattr(constants, name) == pytest.approx(getattr(truth, name), rel=0.15), name
+    held_out = _played(truth, (300, 60), None, rng)
     for name, real, model in zip(
         measured(held_out)._fields, measured(held_out), simulated(constants, [held_out])[0], strict=True
     ):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import resource
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from rlscaler_core.decision.types import Int
+from rlscaler_core.decision.types import Float, Int
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tokens.client import Target
+from rlscaler_rl.evaluation.tokens.client import Sent
 from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
 from rlscaler_rl.evaluation.tokens.measurements import Measured, Measurements
 from rlscaler_rl.results.document import Document, Progress
@@ -36,9 +35,6 @@ FAR_PERCENT = 60
 LONGEST = 1_000_000
 """Tokens of a mix's prompt or answer at most."""
 
-FILES = 64
-"""Open files of the process beside its connections."""
-
 NAMES = {"first_p50": "TTFT p50", "first_p95": "TTFT p95", "token_p50": "TPOT p50", "token_p95": "TPOT p95"}
 """Figures by name; the reciprocal of `all`, where all requests come at once, is the capacity."""
 
@@ -53,6 +49,13 @@ class Mix(NamedTuple):
     def label(self) -> str:
         """Return the text that `mixes_of` reads."""
         return f"{self.prompt}+{self.answer}"
+
+
+class LoadTarget(Protocol):
+    """A model server, or a simulator of one, that load tests are sent to."""
+
+    def send(self, at: Float, prompt: Int, answer: Int) -> Sent:
+        """Answer requests that come at their moments (M,) in seconds, with so many tokens (M,)."""
 
 
 class LoadTest(Document):
@@ -148,7 +151,7 @@ def mixes_of(text: str) -> list[Mix]:
 
 
 def calibrated(
-    target: Target,
+    target: LoadTarget,
     limits: Server,
     mixes: Sequence[Mix],
     requests: int,
@@ -156,14 +159,46 @@ def calibrated(
     file: Path | None = None,
     resume: bool = False,
 ) -> Calibration:
-    """Test a server under all mixes, find its constants on all but the last, and check them on the last.
+    """Test a server as `load_tests` does, find its constants on all mixes but the last, and check them on the last.
 
     :param limits: the server with its KV cache and the most tokens and sequences of an iteration; the rest is not read.
     :param requests: requests of each load test; where all come at once, at least `WAVES` full batches.
-    :param file: each load test is written into it once it is complete.
-    :param resume: take up after the load tests in the file, of the same label, mixes, requests and sequences.
+    :param file: where complete load tests are written; with `resume` those in it are not repeated.
 
-    Raises EvaluationError naming the address or the option, and the remedy.
+    Raises EvaluationError naming the address, the option or the file, and the remedy.
+    """
+    done = measurements(limits, mixes, requests)
+    if file is not None and resume:
+        done = done.resumed(file)
+    try:
+        load_tests(target, limits, mixes, done, tell, file)
+        tell("constants")
+        order = sorted(done.tests, key=lambda test: test.share != SHARES[0])
+        constants = fitted(limits, [test.sent for test in order if test.mix != mixes[-1].label])
+        return compared(constants, done.tests, mixes[-1:])
+    except (EvaluationError, ScenarioError) as error:
+        tests = f"{len(done.tests)} of {len(mixes) * (1 + len(SHARES))} load tests"
+        remedy = f"; {tests} are in {file}: repeat the command with --resume" if file and done.tests else ""
+        raise EvaluationError(f"{error}{remedy}") from error
+
+
+def measurements(limits: Server, mixes: Sequence[Mix], requests: int) -> Measurements:
+    """Return measurements of a server without a load test."""
+    labels = [mix.label for mix in mixes]
+    return Measurements(model=limits.label, mixes=labels, requests=requests, sequences=limits.sequences, tests=[])
+
+
+def load_tests(
+    target: LoadTarget,
+    limits: Server,
+    mixes: Sequence[Mix],
+    done: Measurements,
+    tell: Progress,
+    file: Path | None = None,
+) -> None:
+    """Add the load tests that are not done yet: under each mix all requests at once, then each of `SHARES`.
+
+    Raises EvaluationError where a request may need half of the KV cache, and as the target does.
     """
     longest = max(int((1 + SPREAD) * (mix.prompt + mix.answer)) for mix in mixes)
     if longest >= limits.kv_tokens // 2:
@@ -171,28 +206,7 @@ def calibrated(
             f"--mixes: a request may have {longest:,} tokens, half of the KV cache of {limits.kv_tokens:,} or more; "
             "shorten the mixes, or give the server more memory for its cache"
         )
-    count = max(requests, WAVES * limits.sequences)
-    labels = [mix.label for mix in mixes]
-    done = Measurements(model=limits.label, mixes=labels, requests=requests, sequences=limits.sequences, tests=[])
-    if file is not None and resume:
-        done = done.resumed(file)
-    _allow_open_files(count + FILES)
-    try:
-        _measure(target, mixes, count, done, tell, file)
-        tell("constants")
-        order = sorted(done.tests, key=lambda test: test.share != SHARES[0])
-        constants = fitted(limits, [test.sent for test in order if test.mix != labels[-1]])
-        return _calibration(constants, done.tests, labels[-1])
-    except (EvaluationError, ScenarioError) as error:
-        tests = f"{len(done.tests)} of {len(mixes) * (1 + len(SHARES))} load tests"
-        remedy = f"; {tests} are in {file}: repeat the command with --resume" if file and done.tests else ""
-        raise EvaluationError(f"{error}{remedy}") from error
-
-
-def _measure(
-    target: Target, mixes: Sequence[Mix], count: int, done: Measurements, tell: Progress, file: Path | None
-) -> None:
-    """Add the load tests that are not done yet; `count` requests come at once."""
+    count = max(done.requests, WAVES * limits.sequences)
     for number, (mix, share) in enumerate(product(mixes, (None, *SHARES))):
         if share is None:
             rng, together = np.random.default_rng([mixes.index(mix), 32]), number
@@ -215,21 +229,13 @@ def _lengths(mix: Mix, count: int, rng: np.random.Generator) -> list[Int]:
     return [np.maximum(np.rint(mean * each), 2).astype(np.int32) for mean, each in zip(mix, around, strict=True)]
 
 
-def _allow_open_files(count: int) -> None:
-    """Let the process open so many files. Raises EvaluationError where it may not."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft >= count or soft == resource.RLIM_INFINITY:
-        return
-    if hard != resource.RLIM_INFINITY and hard < count:
-        raise EvaluationError(
-            f"{count} connections at once are needed, and this process may open {hard} files; raise `ulimit -n`, or "
-            "name fewer --requests and --sequences"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+def compared(server: Server, tests: Sequence[Measured], held_out: Collection[Mix]) -> Calibration:
+    """Play load tests with the constants of `server`, which were found without the mixes `held_out`.
 
-
-def _calibration(server: Server, tests: Sequence[Measured], held_out: str) -> Calibration:
+    Raises ScenarioError where a request needs half of the KV cache.
+    """
     played = simulated(server, [test.sent for test in tests])
+    labels = {mix.label for mix in held_out}
     return Calibration(
         server=asdict(server),
         loads=[
@@ -237,7 +243,7 @@ def _calibration(server: Server, tests: Sequence[Measured], held_out: str) -> Ca
                 mix=test.mix,
                 share=test.share,
                 requests=len(test.requests),
-                held_out=test.mix == held_out,
+                held_out=test.mix in labels,
                 measured=measured(test.sent)._asdict(),
                 simulated=figures._asdict(),
             )

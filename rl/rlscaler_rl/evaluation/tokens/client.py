@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import time
 from typing import Any, NamedTuple
 
@@ -23,6 +24,9 @@ SILENCE_SECONDS, LOOK_UP_SECONDS = 600, 30
 
 LEAST_TOKEN_SECONDS = 2e-4
 """Time per further token below which the tokens have waited for one another on their way."""
+
+FILES = 64
+"""Open files of the process beside its connections."""
 
 _CACHE = re.compile(r"^vllm:cache_config_info\{(.*)\}", re.MULTILINE)
 
@@ -54,6 +58,7 @@ class Target(NamedTuple):
         The tokens of a prompt are drawn afresh at every call: a server with a prefix cache has seen none of them.
         Raises EvaluationError naming the address, the answer of the server and the remedy.
         """
+        _allow_open_files(len(at) + FILES)
         return asyncio.run(_play(self, at, prompt, answer, np.random.default_rng()))
 
 
@@ -114,6 +119,19 @@ def _get(url: str) -> str:
     if status != 200:
         raise EvaluationError(f"{url} answers {status}: {text[:200]}; name the address of a server with this path")
     return text
+
+
+def _allow_open_files(count: int) -> None:
+    """Let the process open so many files. Raises EvaluationError where it may not."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= count or soft == resource.RLIM_INFINITY:
+        return
+    if hard != resource.RLIM_INFINITY and hard < count:
+        raise EvaluationError(
+            f"{count} connections at once are needed, and this process may open {hard} files; raise `ulimit -n`, or "
+            "name fewer --requests and --sequences"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
 def _key() -> dict[str, str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy.optimize import least_squares
 
 from rlscaler_core.decision.types import Float
 from rlscaler_rl.evaluation.tokens.client import Sent
@@ -15,12 +16,17 @@ from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.servers import Server
 from rlscaler_rl.simulation.tokens.services import Requests, Services
 
-FIXED = (0.9, 0.6, 0.3)
-"""Shares of an iteration under light load that are taken to be there with any batch; a search begins from each."""
+STARTS = tuple(product((0.9, 0.6, 0.3), (0.05, 0.5)))
+"""Shares of an iteration that are there with any batch, and of a first token that is outside of iterations, under light
+load; a search begins from each."""
 
 CONSTANTS = ("iteration_ms", "sequence_ms", "prompt_ms", "held_ms", "request_ms")
 LEAST_MS = 1e-7
-EVALUATIONS = 800
+PICOSECONDS = 1e9
+STEP = 0.01
+"""Step of the search's differences over the logarithm of a constant in picoseconds, which is above 0."""
+
+EVALUATIONS = 40
 
 
 class Figures(NamedTuple):
@@ -77,27 +83,26 @@ def fitted(server: Server, tests: Sequence[Sent]) -> Server:
     goal = np.log([measured(test) for test in tests])
 
     def constants(logarithms: Float) -> Server:
-        return replace(server, **dict(zip(CONSTANTS, np.exp(logarithms).tolist(), strict=True)))
+        values = np.exp(logarithms) / PICOSECONDS
+        return replace(server, **dict(zip(CONSTANTS, values.tolist(), strict=True)))
 
-    def loss(logarithms: Float) -> float:
+    def residuals(logarithms: Float) -> Float:
         figures = simulated(constants(logarithms), tests)
-        return float(np.mean((np.log(figures) - goal) ** 2))
+        return np.asarray((np.log(figures) - goal).ravel())
 
     light = measured(tests[0])
     length = float(np.mean(tests[0].prompt))
+    # By Little's law: requests/s times the seconds that each of them is a sequence.
+    batch = max(float((tests[0].answer * light.token_p50).sum()) / light.all, 1.0)
     searches = []
-    for fixed in FIXED:
-        start = [
-            fixed * light.token_p50,
-            (1 - fixed) * light.token_p50 / 2,
-            max(light.first_p50 - light.token_p50, 0.1 * light.first_p50) / length,
-            (1 - fixed) * light.token_p50 / 2 / length,
-            0.05 * light.first_p50,
-        ]
-        options = {"maxfev": EVALUATIONS, "adaptive": True, "xatol": 1e-3, "fatol": 1e-6}
-        bounds = [(np.log(LEAST_MS), None)] * len(start)
-        searches.append(minimize(loss, np.log(start), method="Nelder-Mead", bounds=bounds, options=options))
-    return constants(min(searches, key=lambda result: float(result.fun)).x)
+    for fixed, outside in STARTS:
+        rest = (1 - fixed) * light.token_p50 / 2 / batch
+        prompt = max((1 - outside) * light.first_p50 - light.token_p50, 0.1 * light.first_p50) / length
+        start = np.array([fixed * light.token_p50, rest, prompt, rest / length, outside * light.first_p50])
+        bounds = (np.log(PICOSECONDS * LEAST_MS), np.inf)
+        logarithms = np.log(PICOSECONDS * np.maximum(start, 2 * LEAST_MS))
+        searches.append(least_squares(residuals, logarithms, bounds=bounds, diff_step=STEP, max_nfev=EVALUATIONS))
+    return constants(min(searches, key=lambda result: float(result.cost)).x)
 
 
 def _figures(first: Float, token: Float, seconds: float) -> Figures:
