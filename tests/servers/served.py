@@ -25,6 +25,10 @@ SCRAPE_SECONDS = 15 if REAL_TIME else 1
 RAY_MILLISECONDS = "10000" if REAL_TIME else "1000"
 
 
+PROMPT, ANSWER = 60, 24
+"""Tokens of a request to vLLM."""
+
+
 @dataclass(frozen=True)
 class Started:
     """A server that runs."""
@@ -54,12 +58,15 @@ class Served:
     """Added to `spec.metrics` of what init wrote."""
     counted: str
     """PromQL of its requests/s, of which a history is made."""
+    tokens: float | None = None
+    """Tokens of a request, where the policy is in tokens and `slo_ms` is the objective of the first one."""
 
 
 def vllm(stack: ExitStack, folder: Path) -> Started:
     (port,) = free_ports(1)
     pid = stack.enter_context(server("vllm_server.py", str(port), str(folder), python=VLLM_PYTHON))
-    asked = {"model": "chat", "prompt": list(range(3, 63)), "max_tokens": 24, "ignore_eos": True, "detokenize": False}
+    prompt = list(range(3, 3 + PROMPT))
+    asked = {"model": "chat", "prompt": prompt, "max_tokens": ANSWER, "ignore_eos": True, "detokenize": False}
     url = f"http://127.0.0.1:{port}/v1/completions"
     return Started(url, json.dumps(asked).encode(), pid, ((f"127.0.0.1:{port}", {}),))
 
@@ -85,7 +92,17 @@ def llama_cpp(stack: ExitStack, folder: Path) -> Started:
 
 
 EVERY = (
-    Served("llm", "vllm/vllm-openai:v0.32", "gpu", 0.1, 5000, vllm, {}, "sum(rate(vllm:request_success_total[30s]))"),
+    Served(
+        "llm",
+        "vllm/vllm-openai:v0.32",
+        "gpu",
+        0.1,
+        250,
+        vllm,
+        {},
+        "sum(rate(vllm:request_success_total[30s]))",
+        tokens=PROMPT + ANSWER,
+    ),
     Served(
         "ray",
         "rayproject/ray:2.60",

@@ -56,6 +56,9 @@ COMPARED_SHARE = 0.7
 CLIENTS, LOAD_TEST_SECONDS = 8, 15.0
 """The load test by which the newcomer knows what a replica carries."""
 
+TOKEN_MS = 50
+"""Objective of each further token, where the policy is in tokens: a bound of vLLM's histogram."""
+
 COLD_START_SECONDS = {"gpu": (20.0, 24.0), "cpu": (10.0, 12.0)}
 
 
@@ -173,11 +176,20 @@ def begun(played: Played, one: Served) -> None:
     policy = yaml.safe_load((shell.folder / file).read_text())
     spec, carries = policy["spec"], round(played.carries[one.name], 2)
     spec["slo"]["latencyMilliseconds"] = one.slo_ms
-    spec["targets"][one.pool]["requestsPerSecond"] = carries
+    if one.tokens is None:
+        spec["targets"][one.pool]["requestsPerSecond"] = carries
+        capacity = f"targets.{one.pool}.requestsPerSecond: {carries}"
+    else:
+        spec["targets"][one.pool].pop("requestsPerSecond", None)
+        spec["capacity"] = {"unit": "tokens", "perReplica": {one.pool: round(carries * one.tokens, 1)}}
+        spec["policy"] = {"bundled": "rule"}
+        spec["slo"] |= {"signal": "ttft", "timePerOutputTokenMilliseconds": TOKEN_MS}
+        capacity = f"slo.signal: ttft, slo.timePerOutputTokenMilliseconds: {TOKEN_MS}, policy.bundled: rule, "
+        capacity += f"capacity: {spec['capacity']}"
     spec["metrics"] |= one.metrics
     (shell.folder / file).write_text(yaml.safe_dump(policy))
     more = "".join(f", metrics.{name}: {value}" for name, value in one.metrics.items())
-    said = f"slo.latencyMilliseconds: {one.slo_ms}, targets.{one.pool}.requestsPerSecond: {carries}{more}"
+    said = f"slo.latencyMilliseconds: {one.slo_ms}, {capacity}{more}"
     shell.say(f"# in {file}, the load test's and the user's: {said}")
     options = f"--scrape-interval {SCRAPE_SECONDS} --operator default/rlscaler --lease-name {NAMESPACE}"
     shell.again(f"rlscaler preflight {file} -n {NAMESPACE} --prometheus-url $PROMETHEUS {options}", 180, all_green)
@@ -225,6 +237,10 @@ def test_its_load_is_recorded_and_simulated(played: Played, one: Served) -> None
     if not REAL_TIME:
         at_the_pace_of_a_day(shell.folder / history)
         shell.say(f"# the time in {history} is stretched to that of a day")
+    if one.tokens is not None:
+        played_in_tokens = f"rlscaler tokens simulate {one.name}.yaml --history {history} --server 8b-l40s --mix short"
+        assert "KEDA" in shell.run(played_in_tokens)
+        return
     said = shell.run(f"rlscaler simulate {one.name}.yaml --history {history} --out {out}", codes=(0, 3))
     assert "this policy (rule)" in said
     assert ("a first look: " in " ".join(said.split())) == REAL_TIME

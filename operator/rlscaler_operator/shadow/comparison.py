@@ -227,7 +227,7 @@ def remedy(policy: Policy, params: Params | None, times: ServiceTimes, slower: b
         )
     if policy.spec.slo.signal == "ttft":
         return (
-            "the model learns from the windows how much a replica carries: wait for a day, and where it stays like this, "
+            "the model learns from the windows how much a replica carries: wait for a day; where it stays like this, "
             "as the mix of requests changes too much, spec.promotion.require: None lets the policy act without evidence"
         )
     if params is not None and policy.spec.capacity.unit == "requests":

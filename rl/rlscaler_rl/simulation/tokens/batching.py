@@ -205,11 +205,11 @@ def sync(fact: Any, service: Any, pod: Any, now: float) -> None:
 @called
 def interrupt(requests: Requests, fleet: Fleet, fact: Any, service: Any, pod: Any, n: int, s: int, now: float) -> None:
     """End a stretch with the iteration that is under way at `now`, for the sake of a request that has come."""
-    count = min(_iterations(fact, pod, now - pod.clock) + 1, pod.stretch) if now > pod.clock else 0
-    _progress(fact, service, pod, count)
-    if pod.step >= pod.finish:
-        _finish(requests, fleet, fact, service, pod, n, s)
-    plan(requests, fleet, fact, service, pod, n, s)
+    if now > pod.clock:
+        pod.stretch = min(_iterations(fact, pod, now - pod.clock) + 1, pod.stretch)
+        pod.due = pod.clock + _seconds(fact, pod, pod.stretch)
+    else:
+        plan(requests, fleet, fact, service, pod, n, s)
 
 
 @called
