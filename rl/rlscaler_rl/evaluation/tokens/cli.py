@@ -9,7 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, output_option, writable
+from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, names_in, output_option, writable
 from rlscaler_rl.evaluation.tokens import SERVER_HELP
 
 TABLE_WIDTH = 140
@@ -238,8 +238,12 @@ def train(seed: int, steps: int | None, out: Path, force: bool) -> None:
     show_default=True,
     help="Requests for each one of --trace, as of a larger service.",
 )
+@click.option(
+    "--loads",
+    help="Names of the library of days by commas, or `all` that are there: a service for each, on a real day of it.",
+)
 @click.option("--services", type=click.IntRange(3, 200), default=12, show_default=True, help="Services that judge.")
-@click.option("--minutes", type=click.IntRange(10, 720), default=120, show_default=True, help="Load of each, at most.")
+@click.option("--minutes", type=click.IntRange(10, 1440), default=120, show_default=True, help="Load of each, at most.")
 @click.option("--trials", type=click.IntRange(1, 500), default=24, show_default=True, help="Settings that are tried.")
 @click.option("--seed", type=click.IntRange(0, 900), default=1, show_default=True)
 @click.option("--model", "models", multiple=True, help="Folder of a network of `train`, judged beside; repeatable.")
@@ -248,6 +252,7 @@ def train(seed: int, steps: int | None, out: Path, force: bool) -> None:
 def compare(
     trace: Path | None,
     times: int,
+    loads: str | None,
     services: int,
     minutes: int,
     trials: int,
@@ -259,25 +264,36 @@ def compare(
     """Judge autoscalers on token services with declared capacities up to 25 % off, tuned alike on other services.
 
     The policy as it comes and networks are not tuned.
-    With --trace settings are tuned on the earlier half of the log and judged on the later one.
+    With --trace settings are tuned on the earlier half of the log and judged on the later one; with --loads on the
+    busiest hours of a day, six at most, and judged on the next day.
 
     \b
     rlscaler tokens compare --trace requests.csv --times 4
+    rlscaler tokens compare --loads balancer,bikes,taxi --minutes 1440
     """
     from rlscaler_rl.evaluation.models import load_for_tokens
     from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
     from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
+    from rlscaler_rl.evaluation.tokens.library import with_days
+    from rlscaler_rl.evaluation.tokens.library import worlds as on_days
     from rlscaler_rl.evaluation.tokens.recorded import worlds
     from rlscaler_rl.results.document import progress, show_table, write
 
     if trace is None and times > 1:
         raise click.UsageError("--times repeats the requests of --trace; name a log, or remove it")
-    given = (services, 60 * minutes, times, seed)
-    both = partial(drawn_worlds, services, 60 * minutes, seed) if trace is None else partial(worlds, trace, *given)
-    load = "drawn requests" if trace is None else f"{trace.name} x {times}"
+    names = None if loads is None else with_days(names_in("--loads", loads))
+    if names is not None:
+        source = click.get_current_context().get_parameter_source("services")
+        if trace is not None or source is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--loads brings days and a service for each; remove --trace and --services")
+        both, load = partial(on_days, names, 60 * minutes, seed), "days of the library"
+    elif trace is not None:
+        both, load = partial(worlds, trace, services, 60 * minutes, times, seed), f"{trace.name} x {times}"
+    else:
+        both, load = partial(drawn_worlds, services, 60 * minutes, seed), "drawn requests"
     entries = [ENTRIES[0], *(network(load_for_tokens(model)) for model in models), *ENTRIES[1:]]
     with progress(output) as tell:
-        result = compared(both, load, trials, seed, tell, entries)
+        result = compared(both, load, trials, seed, tell, entries).model_copy(update={"loads": names})
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "comparison")
     notes = [*result.notes(), f"{out}/comparison.json has the settings and J of each service"]

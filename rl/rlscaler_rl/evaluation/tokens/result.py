@@ -67,6 +67,9 @@ class Comparison(Document):
     load: str
     """Name of the requests, for people."""
 
+    loads: list[str] | None = None
+    """Load of the library of days that each service has; None: other requests."""
+
     seconds: int
     trials: int
     seed: int

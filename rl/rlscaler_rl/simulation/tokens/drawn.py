@@ -73,26 +73,53 @@ class World:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Services as drawn before their load."""
+
+    servers: list[str]
+    first_seconds: Float  # (N,) objective of the first token
+    mixes: Float  # (N, KINDS) usual shares
+    size: Float  # (N,) replicas that a load of 1 needs
+    tests: list[tuple[Probe, ...]]
+    """Load tests of each service as in `load_tests`."""
+
+    @classmethod
+    def drawn(cls, count: int, rng: np.random.Generator, first_seconds: Float) -> Setup:
+        """Draw mixes and sizes of so many services, the servers in turn."""
+        servers = in_turn(count)
+        mixes = rng.dirichlet(np.full(len(KINDS), 1.0), count)
+        size = np.exp(rng.uniform(np.log(SIZES[0]), np.log(SIZES[1]), count))
+        tests = [
+            load_tests(SERVERS[name], mix, float(each), token_objective(name))
+            for name, mix, each in zip(servers, mixes, first_seconds, strict=True)
+        ]
+        return cls(servers, first_seconds, mixes, size, tests)
+
+    def world(self, relative: Float, kinds: Float, rng: np.random.Generator, seed: int) -> World:
+        """Return the services with drawn requests.
+
+        :param relative: load (N, T) of every second.
+        :param kinds: (N, T, KINDS) rates of the kinds over that load.
+        :param rng: draws cold starts and errors of the declared capacity, `seed` the requests.
+        """
+        usual = np.array([test[0].per_second for test in self.tests])
+        rates = relative * (self.size * usual)[:, None] * kinds.sum(axis=2)
+        shares = list(kinds / kinds.sum(axis=2, keepdims=True))
+        each = [needs(mix.tolist(), test[0], test[1:]) for mix, test in zip(self.mixes, self.tests, strict=True)]
+        requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(len(rates))], each)
+        sizes = self.size * relative[:, :60].mean(axis=1), MOST * self.size
+        tests = self.tests
+        return world(self.servers, tests, tests, requests, sizes, relative.shape[1], rng, seed, self.first_seconds)
+
+
 def drawn(count: int, seconds: int, seed: int, objectives: Sequence[float] = (FIRST_SECONDS,)) -> World:
     """Draw services and their requests; `objectives` of the first token, in seconds, are drawn from these."""
     rng = np.random.default_rng([seed, 21])
-    names = in_turn(count)
-    first = np.random.default_rng([seed, 23]).choice(objectives, count)
-    mixes = rng.dirichlet(np.full(len(KINDS), 1.0), count)
-    size = np.exp(rng.uniform(np.log(SIZES[0]), np.log(SIZES[1]), count))
-    tests = [
-        load_tests(SERVERS[name], mix, float(each), token_objective(name))
-        for name, mix, each in zip(names, mixes, first, strict=True)
-    ]
-    usual = np.array([test[0].per_second for test in tests])
+    setup = Setup.drawn(count, rng, np.random.default_rng([seed, 23]).choice(objectives, count))
     relative = np.clip(generative.draw(count, seconds, rng, LOADS).rate, 0.0, 2.0).astype(np.float64)
-    kinds = np.stack([_kinds(mix, seconds, rng) for mix in mixes])
-    rates = relative * (size * usual)[:, None] * kinds.sum(axis=2)
-    shares = list(kinds / kinds.sum(axis=2, keepdims=True))
-    each = [needs(mix.tolist(), test[0], test[1:]) for mix, test in zip(mixes, tests, strict=True)]
-    requests = drawn_requests(list(rates), shares, [1000 * seed + i for i in range(count)], each)
-    begins = size * relative[:, :60].mean(axis=1)
-    return world(names, tests, tests, requests, (begins, MOST * size), seconds, rng, seed, first)
+    kinds = np.stack([drawn_kinds(mix, seconds, rng) for mix in setup.mixes])
+    return setup.world(relative, kinds, rng, seed)
 
 
 def world(
@@ -180,8 +207,8 @@ def _alone(server: Server, first: float, token: float) -> tuple[Probe, ...]:
     return tuple(test(kind) for kind in KINDS)
 
 
-def _kinds(mix: Float, seconds: int, rng: np.random.Generator) -> Float:
-    """(T, KINDS) rates of the kinds over the usual rate of all."""
+def drawn_kinds(mix: Float, seconds: int, rng: np.random.Generator) -> Float:
+    """Draw rates (T, KINDS) of the kinds over the usual rate of all, with drift and surges."""
     points = seconds // GRID + 2
     keep = np.exp(-GRID / DRIFT_SECONDS)
     spread = rng.uniform(0.0, DRIFT)
