@@ -31,7 +31,7 @@ def hpa() -> Day:
 def test_after_a_day_replicas_are_those_of_an_hpa(decider: str, hpa: Day) -> None:
     """Play the forecast rule, the bundled network (up to a `maxReplicas` of 20), and the fallback without an actor.
 
-    Within one (of large pools 5 %), never above twice the need for an hour, and as few requests unserved, within `SHORT`.
+    Within one (of large pools 5 %), never above twice the need for an hour, and no more unserved, within `SHORT`.
 
     An HPA's tolerance of 10 % may hold a replica less than its own target needs; then the need counts.
     """
