@@ -24,6 +24,7 @@ import click
 import numpy as np
 
 from rlscaler_core.decision.types import Float, Int
+from rlscaler_core.options import FOLDER, writable
 from rlscaler_rl.evaluation.tokens.calibrate import Mix, calibrated, compared, load_tests, measurements, mixes_of
 from rlscaler_rl.evaluation.tokens.cli import TABLE_WIDTH
 from rlscaler_rl.evaluation.tokens.client import Sent
@@ -55,6 +56,11 @@ class Blis(NamedTuple):
 
     folder: Path
     options: Sequence[str]
+
+    @property
+    def url(self) -> str:
+        """Return the folder."""
+        return str(self.folder)
 
     def send(self, at: Float, prompt: Int, answer: Int) -> Sent:
         """Replay requests, as `LoadTarget.send`. Raises ClickException naming the message of BLIS and the remedy."""
@@ -156,9 +162,7 @@ def same_formula(server: Server, folder: Path) -> list[str]:
 @click.option("--batched-tokens", type=click.IntRange(2, 1_000_000), default=2048, show_default=True)
 @click.option("--kv-tokens", type=click.IntRange(100, 2_000_000_000), help="[default: by BLIS]")
 @click.option("--server", type=click.Choice(list(SERVERS)), help="Constants of both, without the part by KV tokens.")
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), default=Path("results/blis"), show_default=True
-)
+@click.option("--out", type=FOLDER, callback=writable, default=Path("results/blis"), show_default=True)
 def main(
     folder: Path,
     model: str,
@@ -188,7 +192,7 @@ def main(
             limits = Server(label, 1.0, 1.0, 1.0, 1.0, cache, batched_tokens, sequences, "BLIS")
         target = target._replace(options=[*target.options, f"--total-kv-blocks={limits.kv_tokens // BLOCK}"])
         if server:
-            done = measurements(limits, chosen, requests)
+            done = measurements(target, limits, chosen, requests)
             load_tests(target, limits, chosen, done, tell)
             result = compared(limits, done.tests, chosen)
         else:

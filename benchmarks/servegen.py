@@ -28,7 +28,7 @@ PUBLISHED_DAYS = 14
 LAWS = ("Gamma", "Weibull")
 
 Float = NDArray[np.float64]
-Shares = Annotated[dict[FiniteFloat, Annotated[FiniteFloat, Field(ge=0)]], BeforeValidator(ast.literal_eval)]
+Shares = Annotated[dict[FiniteFloat, Annotated[FiniteFloat, Field(ge=0, le=1e9)]], BeforeValidator(ast.literal_eval)]
 """Shares of requests by tokens, in the file as the text of a Python literal."""
 
 

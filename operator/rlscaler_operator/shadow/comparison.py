@@ -27,6 +27,12 @@ MORE, LESS = 1.1, 1 / 1.03
 model than measured. Too little is mended faster: a queue that is not there lasts for windows. Chosen on simulated
 services (seed 31) and checked on others (32)."""
 
+FADE = 1.01
+"""Factor by which a load above the stated capacity falls back in a window in which the late requests agree."""
+
+FEWEST_LEARNED = 100.0
+"""Requests of a window from which on it teaches how much a replica carries."""
+
 LEAST_CARRIED, MOST_CARRIED = 0.5, 3.0
 
 SUMS = ("seconds", "requests", "virtual_cost", "real_cost", "virtual_late", "real_late")
@@ -145,10 +151,19 @@ class Comparison:
         )
         self.measured = window if self.measured is None else together([self.measured, window])
         self.agreeing.append(agrees and late_agrees(window))
-        if self.policy.spec.slo.signal == "ttft" and not late_agrees(window):
-            more = modelled * histogram.received > late[1] * requests
-            factor = self.carried * (MORE if more else LESS)
-            self.carried = min(max(factor, LEAST_CARRIED), MOST_CARRIED)
+        if self.policy.spec.slo.signal == "ttft" and self._is_timed() and histogram.answered >= FEWEST_LEARNED:
+            if late_agrees(window):
+                # The least load that explains the measurements: without late requests nothing else would lower it.
+                self.carried = max(self.carried / FADE, min(self.carried, 1.0))
+            else:
+                more = modelled * histogram.received > late[1] * requests
+                factor = self.carried * (MORE if more else LESS)
+                self.carried = min(max(factor, LEAST_CARRIED), MOST_CARRIED)
+
+    def _is_timed(self) -> bool:
+        """Return whether the time that the latency counts is known of each target."""
+        present = [name is not None for name in self.policy.subject.deployments]
+        return bool(np.isfinite(self.times.timed[present]).all())
 
     def _unanswered(self, histogram: Histogram) -> float:
         """Return the number of late requests among those without an answer in a window.
@@ -228,7 +243,7 @@ def remedy(policy: Policy, params: Params | None, times: ServiceTimes, slower: b
     if policy.spec.slo.signal == "ttft":
         return (
             "the model learns from the windows how much a replica carries: wait for a day; where it stays like this, "
-            "as the mix of requests changes too much, spec.promotion.require: None lets the policy act without evidence"
+            "no capacity explains the late requests: spec.promotion.require: None lets the policy act without evidence"
         )
     if params is not None and policy.spec.capacity.unit == "requests":
         for number, pool in enumerate(POOLS):

@@ -92,10 +92,12 @@ def service_times(histograms: Histograms, subject: Subject, window_seconds: floa
         else:
             work, first = _to_first_token(means[0], timed[0].answered, held, window_seconds)
             # A second latency counts as a share of its objective, in seconds of the first.
-            ratio = (
-                1.0 if subject.token_objectives is None else subject.token_objectives[0] / subject.token_objectives[1]
-            )
-            times.seconds[number], times.timed[number] = work, max(first, *(ratio * mean for mean in means[1:]), 0.0)
+            first_ms, token_ms = subject.token_objectives or (1.0, 1.0)
+            shares = [first, *(mean * first_ms / token_ms for mean in means[1:])]
+            times.seconds[number], times.timed[number] = work, max(shares)
+            if math.isfinite(first):
+                slowest = shares.index(max(shares))
+                times.spread[number] = _spread(timed[slowest], [first, *means[1:]][slowest], alone=True)
     return times
 
 

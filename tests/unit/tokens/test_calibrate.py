@@ -269,6 +269,8 @@ def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, written: str, to
 class Steady:
     """A target whose requests take as long as their tokens say, until its calls are used up."""
 
+    url = "http://a"
+
     def __init__(self, calls: int = 100) -> None:
         self.calls = calls
 

@@ -54,6 +54,10 @@ class Mix(NamedTuple):
 class LoadTarget(Protocol):
     """A model server, or a simulator of one, that load tests are sent to."""
 
+    @property
+    def url(self) -> str:
+        """Return its address."""
+
     def send(self, at: Float, prompt: Int, answer: Int) -> Sent:
         """Answer requests that come at their moments (M,) in seconds, with so many tokens (M,)."""
 
@@ -136,9 +140,10 @@ def mixes_of(text: str) -> list[Mix]:
     mixes = []
     for part in text.split(","):
         prompt, _, answer = part.partition("+")
-        if not (prompt.strip().isdecimal() and answer.strip().isdecimal() and int(prompt) > 1 and int(answer) > 3):
+        short = len(part) < 32 and prompt.strip().isdecimal() and answer.strip().isdecimal()
+        if not (short and int(prompt) > 1 and int(answer) > 3):
             raise EvaluationError(
-                f"--mixes {part.strip()!r} is not PROMPT+ANSWER with at least 2 and 4 tokens, as in 700+20"
+                f"--mixes {part.strip()[:40]!r} is not PROMPT+ANSWER with at least 2 and 4 tokens, as in 700+20"
             )
         mixes.append(Mix(int(prompt), int(answer)))
         if max(mixes[-1]) > LONGEST:
@@ -167,7 +172,7 @@ def calibrated(
 
     Raises EvaluationError naming the address, the option or the file, and the remedy.
     """
-    done = measurements(limits, mixes, requests)
+    done = measurements(target, limits, mixes, requests)
     if file is not None and resume:
         done = done.resumed(file)
     try:
@@ -182,10 +187,12 @@ def calibrated(
         raise EvaluationError(f"{error}{remedy}") from error
 
 
-def measurements(limits: Server, mixes: Sequence[Mix], requests: int) -> Measurements:
+def measurements(target: LoadTarget, limits: Server, mixes: Sequence[Mix], requests: int) -> Measurements:
     """Return measurements of a server without a load test."""
     labels = [mix.label for mix in mixes]
-    return Measurements(model=limits.label, mixes=labels, requests=requests, sequences=limits.sequences, tests=[])
+    return Measurements(
+        model=limits.label, url=target.url, mixes=labels, requests=requests, sequences=limits.sequences, tests=[]
+    )
 
 
 def load_tests(

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from rlscaler_core.decision.types import Float
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.client import Sent
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.servers import Server
@@ -79,8 +80,15 @@ def fitted(server: Server, tests: Sequence[Sent]) -> Server:
 
     :param server: its limits are known; its constants of an iteration and of a request are not read.
     :param tests: load tests of two or more mixes; the first is under the lightest load.
+
+    Raises EvaluationError where a measured time is 0 or unknown.
     """
-    goal = np.log([measured(test) for test in tests])
+    figures = np.array([measured(test) for test in tests])
+    if not ((figures > 0) & np.isfinite(figures)).all():
+        raise EvaluationError(
+            "a load test has a time of 0 or none: tokens of an answer come together; make the server stream each token"
+        )
+    goal = np.log(figures)
 
     def constants(logarithms: Float) -> Server:
         values = np.exp(logarithms) / PICOSECONDS

@@ -38,6 +38,7 @@ class Measurements(Document):
     """Load tests of a model in order, with the options that they depend on."""
 
     model: str
+    url: str
     mixes: list[str]
     requests: int
     sequences: int
@@ -57,7 +58,7 @@ class Measurements(Document):
         except ValidationError as error:
             where, why = error.errors()[0]["loc"], error.errors()[0]["msg"]
             raise EvaluationError(f"{': '.join(map(str, (path, *where)))}: {why}; leave out --resume") from error
-        for name in ("model", "mixes", "requests", "sequences"):
+        for name in ("model", "url", "mixes", "requests", "sequences"):
             before, now = getattr(past, name), getattr(self, name)
             if before != now:
                 raise EvaluationError(f"{path}: {name} is {before}, not {now}; name the same, or leave out --resume")

@@ -81,7 +81,7 @@ def check(level: TokenLevel) -> NDArray[Any]:
     busy += facts["prompt"] * service["computed"] + facts["held"] * service["held_steps"]
     equal("busy = a x iterations + b x sequences + c x prompts + d x held", service["busy"], busy)
     alive = billed(level) - started(level)
-    # An iteration that a request interrupts is counted when it begins.
+    # An iteration that prompts take part in is counted when it begins.
     last = service["created"] * (facts["iteration"] + facts["sequence"] * facts["sequences"])
     last += service["created"] * facts["held"] * facts["kv_tokens"]
     at_most("busy <= replica-seconds that were not cold starts", service["busy"], alive + last)
