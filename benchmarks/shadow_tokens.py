@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from rlscaler_core.api.promotion import MeasuredDay
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.belief import believed
-from rlscaler_core.decision.decide import decide
-from rlscaler_core.decision.observation import sense
-from rlscaler_core.decision.tables import initial_state
 from rlscaler_core.decision.types import GPU
 from rlscaler_operator.sensing.subject import TOKEN_SIGNALS
 from rlscaler_operator.shadow.calibration import Histograms, histogram_of, histograms
@@ -30,7 +27,7 @@ from rlscaler_operator.state.policy import Policy
 from rlscaler_operator.state.registry import Registry
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES
 from rlscaler_rl.simulation.tokens.drawn import World, drawn
-from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, params_of
+from rlscaler_rl.simulation.tokens.episode import Policies, params_of
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.looks import LOOK_SECONDS, Counters, Looks, counters
 from rlscaler_rl.simulation.tokens.looks import WINDOW_SECONDS as RATE_SECONDS
@@ -65,7 +62,7 @@ def held_against(world: World, declared: Float | float = 1.0) -> list[Held]:
     looks = Looks(level, np.stack([demand.prompt_weight, demand.answer_weight], axis=1))
     params, rule = params_of(world.services, demand, "tokens", True), ENTRIES[0].tunable
     actor = cast(ActorLike, rule.controllers([rule.default], np.zeros((1, 1)), len(params)))
-    state = initial_state(len(params), actor.manifest.contract.stack_size)
+    policies = Policies(looks, params, actor, "tokens")
     comparisons = [Comparison(policy_of(world, n), "basis", False, 1, today="2026-03-02") for n in range(len(params))]
     simulation: ShadowSimulation | None = None
     share = np.tile([1.0, 0.0], (len(params), 1))
@@ -73,15 +70,12 @@ def held_against(world: World, declared: Float | float = 1.0) -> list[Held]:
     begin = 0.0
     for second in np.arange(0.0, world.seconds, LOOK_SECONDS):
         looks.look()
-        samples = looks.samples("tokens")
-        state = sense(params, state, samples)
-        acts = second % INTERVAL_SECONDS == 0
-        decision, _, state = decide(params, state, samples, actor, kind="action" if acts else "floor")
-        level.scale(np.clip(decision.desired[:, GPU], world.services.min_replicas, world.services.max_replicas))
+        desired, samples = policies(second)[:, GPU], policies.samples
+        level.scale(np.clip(desired, world.services.min_replicas, world.services.max_replicas))
         if simulation is None:
             rows = [np.array([n]) for n in range(len(params))]
             simulation = ShadowSimulation.concat([new_simulation(params.take(n), samples.take(n), 1) for n in rows])
-        simulation.params = believed(params, state)
+        simulation.params = believed(params, policies.state)
         times = ServiceTimes(*map(np.stack, zip(*(each.times for each in comparisons), strict=True)))
         carried = np.array([each.carried for each in comparisons])
         everywhere = np.ones(len(params), bool)

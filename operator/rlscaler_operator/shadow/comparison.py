@@ -150,15 +150,19 @@ class Comparison:
             agreeing=int(agrees),
         )
         self.measured = window if self.measured is None else together([self.measured, window])
-        self.agreeing.append(agrees and late_agrees(window))
+        late_alike = late_agrees(window)
+        self.agreeing.append(agrees and late_alike)
         if self.policy.spec.slo.signal == "ttft" and self._is_timed() and histogram.answered >= FEWEST_LEARNED:
-            if late_agrees(window):
-                # The least load that explains the measurements: without late requests nothing else would lower it.
-                self.carried = max(self.carried / FADE, min(self.carried, 1.0))
-            else:
-                more = modelled * histogram.received > late[1] * requests
-                factor = self.carried * (MORE if more else LESS)
-                self.carried = min(max(factor, LEAST_CARRIED), MOST_CARRIED)
+            self._learn_load(window, late_alike)
+
+    def _learn_load(self, window: MeasuredDay, late_alike: bool) -> None:
+        """Correct the load that a replica carries by the late requests of a window."""
+        if late_alike:
+            # The least load that explains the measurements: without late requests nothing else would lower it.
+            self.carried = max(self.carried / FADE, min(self.carried, 1.0))
+            return
+        more = window.modelled_late * window.requests > window.late_at_most * window.modelled_requests
+        self.carried = min(max(self.carried * (MORE if more else LESS), LEAST_CARRIED), MOST_CARRIED)
 
     def _is_timed(self) -> bool:
         """Return whether the time that the latency counts is known of each target."""

@@ -70,35 +70,41 @@ def service_times(histograms: Histograms, subject: Subject, window_seconds: floa
         return times
     running = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {RUNNING}")
     waiting = _by_pool(histograms, subject, subject.preset, f"{subject.preset} {WAITING}")
-    latencies = [
-        (_by_pool(histograms, each, each.timed_by, name), _by_pool(histograms, each, each.timed_by, f"{name} {SPENT}"))
-        for each in subject.latencies
-        for name in [timed_name(each)]
-    ]
+    latencies = [_answers(histograms, latency) for latency in subject.latencies]
     for number, pool in enumerate(POOLS):
-        if not all(pool in each for each in (running, waiting, *(part for pair in latencies for part in pair))):
+        if not (pool in running and pool in waiting and all(pool in each for each in latencies)):
             continue
-        timed = [answered[pool] for answered, _ in latencies]
-        if timed[0].answered < FEWEST_ANSWERED:
+        answers, means = zip(*(each[pool] for each in latencies), strict=True)
+        if answers[0].answered < FEWEST_ANSWERED:
             continue
-        means = [
-            spent[pool].received / histogram.per_second / max(answered[pool].answered, 1.0)
-            for (answered, spent), each in zip(latencies, subject.latencies, strict=True)
-            if (histogram := each.histogram) is not None
-        ]
         held = running[pool].received, waiting[pool].received
         if subject.signal == "endToEnd":
-            times.seconds[number], times.spread[number] = _whole(means[0], timed[0], held, window_seconds)
+            times.seconds[number], times.spread[number] = _whole(means[0], answers[0], held, window_seconds)
         else:
-            work, first = _to_first_token(means[0], timed[0].answered, held, window_seconds)
+            work, first = _to_first_token(means[0], answers[0].answered, held, window_seconds)
             # A second latency counts as a share of its objective, in seconds of the first.
             first_ms, token_ms = subject.token_objectives or (1.0, 1.0)
             shares = [first, *(mean * first_ms / token_ms for mean in means[1:])]
             times.seconds[number], times.timed[number] = work, max(shares)
             if math.isfinite(first):
                 slowest = shares.index(max(shares))
-                times.spread[number] = _spread(timed[slowest], [first, *means[1:]][slowest], alone=True)
+                times.spread[number] = _spread(answers[slowest], (first, *means[1:])[slowest], alone=True)
     return times
+
+
+def _answers(histograms: Histograms, latency: Subject) -> dict[str, tuple[Histogram, float]]:
+    """Return by pool the histogram of one latency, and its mean in seconds."""
+    name = timed_name(latency)
+    answered = _by_pool(histograms, latency, latency.timed_by, name)
+    spent = _by_pool(histograms, latency, latency.timed_by, f"{name} {SPENT}")
+    if latency.histogram is None:
+        return {}
+    each_second = latency.histogram.per_second
+    return {
+        pool: (histogram, spent[pool].received / each_second / max(histogram.answered, 1.0))
+        for pool, histogram in answered.items()
+        if pool in spent
+    }
 
 
 def _whole(mean: float, answers: Histogram, held: tuple[float, float], window_seconds: float) -> tuple[float, float]:

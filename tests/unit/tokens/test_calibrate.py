@@ -20,15 +20,11 @@ from click.testing import CliRunner, Result
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.calibrate import Mix, calibrated, mixes_of
 from rlscaler_rl.evaluation.tokens.cli import tokens
-from rlscaler_rl.evaluation.tokens.client import Sent, Target, kv_tokens, target
-from rlscaler_rl.evaluation.tokens.constants import fitted, measured, simulated
+from rlscaler_rl.evaluation.tokens.client import Target, kv_tokens, target
 from rlscaler_rl.evaluation.tokens.single import server_of
-from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import load_test, only
-from rlscaler_rl.simulation.tokens.servers import SERVERS, Server
-
-TRUTH = Server("truth", 12.0, 0.8, 0.3, 0.002, 20_000, 512, 8, "test", 3.0)
-FAST = Server("fast", 7.0, 0.005, 0.0022, 7e-5, 400_000, 2048, 256, "test", 15.0)
+from rlscaler_rl.simulation.tokens.servers import SERVERS
+from tests.unit.tokens.test_constants import TRUTH
 
 
 class ModelServer:
@@ -264,125 +260,6 @@ def test_a_file_that_is_no_calibration_is_named(tmp_path: Path, written: str, to
     assert f"--server {path}: {told}" in result.output
     assert "neither a preset nor a file" in invoke("weights", "--server", tmp_path / "none.json").output
     assert server_of("8b-a100") is SERVERS["8b-a100"]
-
-
-class Steady:
-    """A target whose requests take as long as their tokens say, until its calls are used up."""
-
-    url = "http://a"
-
-    def __init__(self, calls: int = 100) -> None:
-        self.calls = calls
-
-    def send(self, at: Any, prompt: Any, answer: Any) -> Sent:
-        self.calls -= 1
-        if self.calls < 0:
-            raise EvaluationError("http://a: no answer; see the log of the server")
-        return Sent(at, prompt, answer, prompt / 100, np.where(answer > 2, 0.01 * answer, np.nan))
-
-
-@pytest.fixture
-def calibrate(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The calibration of `TRUTH` with constants that are known already."""
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.calibrate.fitted", lambda limits, tests: limits)
-    mixes = [Mix(60, 12), Mix(10, 30), Mix(20, 4)]
-
-    def call(target: Any, *options: Any, requests: int = 20, limits: Server = TRUTH) -> Any:
-        return calibrated(target, limits, mixes, requests, lambda text: None, *options)
-
-    return call
-
-
-def test_load_tests_outlive_a_server_that_dies_and_are_not_repeated(calibrate: Any, tmp_path: Path) -> None:
-    file = tmp_path / "out" / "measurements.json"
-    whole = calibrate(Steady())
-    with pytest.raises(EvaluationError, match=r"http://a: no answer; see the log of the server$"):
-        calibrate(Steady(0), file)
-    with pytest.raises(EvaluationError, match=rf"server; 5 of 12 load tests are in {file}: repeat .* with --resume"):
-        calibrate(Steady(5), file)
-    rest = Steady(7)
-    assert calibrate(rest, file, True) == whole, "the rest is drawn as in a run without a failure"
-    assert rest.calls == 0
-    assert calibrate(Steady(0), file, True) == whole
-
-
-def test_load_tests_outlive_a_search_that_fails(
-    calibrate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fitted(limits: Server, tests: Any) -> Server:
-        raise ScenarioError("service 0: batched_tokens = 8")
-
-    with monkeypatch.context() as patched:
-        patched.setattr("rlscaler_rl.evaluation.tokens.calibrate.fitted", fitted)
-        with pytest.raises(EvaluationError, match=r"batched_tokens = 8; 12 of 12 load tests are in "):
-            calibrate(Steady(), tmp_path / "measurements.json")
-    other = replace(TRUTH, batched_tokens=1024)
-    resumed = calibrate(Steady(0), tmp_path / "measurements.json", True, limits=other)
-    assert resumed.server["batched_tokens"] == 1024, "no load test depends on it"
-
-
-def test_load_tests_of_other_options_are_not_taken_up(calibrate: Any, tmp_path: Path) -> None:
-    file = tmp_path / "measurements.json"
-    calibrate(Steady(), file)
-    with pytest.raises(
-        EvaluationError, match=r"measurements.json: requests is 20, not 30; name the same, or leave out"
-    ):
-        calibrate(Steady(), file, True, requests=30)
-    with pytest.raises(EvaluationError, match=r"measurements.json: model is truth, not another; "):
-        calibrate(Steady(), file, True, limits=replace(TRUTH, label="another"))
-    file.write_text(file.read_text().replace('"share":', '"part":', 1))
-    with pytest.raises(
-        EvaluationError, match=r"measurements.json: tests: 0: share: Field required; leave out --resume"
-    ):
-        calibrate(Steady(), file, True)
-
-
-def _played(truth: Server, mix: tuple[int, int], per_second: float | None, rng: np.random.Generator) -> Sent:
-    """Return a load test of 40 requests of a server, whose times are a tenth off by noise."""
-    prompt, answer = (np.maximum(np.rint(mean * rng.uniform(0.5, 1.5, 40)), 2).astype(np.int32) for mean in mix)
-    at = np.zeros(40) if per_second is None else np.cumsum(rng.exponential(1 / per_second, 40))
-    return simulated_test(truth, Sent(at - at[0], prompt, answer, np.full(40, 20.0), np.full(40, 0.1)), rng)
-
-
-def simulated_test(truth: Server, test: Sent, rng: np.random.Generator) -> Sent:
-    """Return the test with the times of a server and noise."""
-    from rlscaler_rl.evaluation.tokens import constants as module
-
-    seen: list[Any] = []
-
-    def keep(first: Any, token: Any, seconds: float) -> Any:
-        seen.append((first, token))
-        return module.Figures(*[1.0] * 5)
-
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "_figures", keep)
-        simulated(truth, [test])
-    first, token = (times * np.exp(0.1 * rng.standard_normal(len(times))) for times in seen[0])
-    return test._replace(first=first, token=token)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("truth", "rates", "names"),
-    [
-        (TRUTH, (0.5, 2.0, 4.0, None), ("iteration_ms", "prompt_ms", "sequence_ms")),
-        # Most of a first token is outside of iterations, as on a fast GPU.
-        (FAST, (20.0, 50.0, 90.0, None), ("iteration_ms", "prompt_ms", "request_ms")),
-    ],
-)
-def test_constants_are_found_again_from_the_load_tests_of_a_known_server(
-    truth: Server, rates: tuple[float | None, ...], names: tuple[str, ...]
-) -> None:
-    rng = np.random.default_rng(0)
-    tests = [_played(truth, mix, rate, rng) for mix in ((60, 120), (700, 12)) for rate in rates]
-    constants = fitted(truth, tests)
-    for name in names:
-        assert getattr(constants, name) == pytest.approx(getattr(truth, name), rel=0.15), name
-    held_out = _played(truth, (300, 60), None, rng)
-    for name, real, model in zip(
-        measured(held_out)._fields, measured(held_out), simulated(constants, [held_out])[0], strict=True
-    ):
-        assert model == pytest.approx(real, rel=0.15), name
 
 
 @pytest.mark.slow

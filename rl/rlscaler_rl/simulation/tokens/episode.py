@@ -11,7 +11,7 @@ from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.decide import decide
 from rlscaler_core.decision.observation import sense
 from rlscaler_core.decision.tables import initial_state, make_params
-from rlscaler_core.decision.types import GPU, Float, Params, Rows
+from rlscaler_core.decision.types import GPU, Float, Int, Params, Rows, Samples
 from rlscaler_core.decision.units import LatencySignal, LoadUnit
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.tokens import ledger
@@ -86,6 +86,27 @@ def params_of(services: Services, demand: Demand, signal: Signal, learns: bool) 
     )
 
 
+class Policies:
+    """Policies of N services that act through `decide`, as in the operator."""
+
+    samples: Samples
+    """Samples of the last call."""
+
+    def __init__(self, looks: Looks, params: Params, actor: ActorLike, signal: Signal) -> None:
+        self._looks, self._actor, self._signal, self.params = looks, actor, signal, params
+        self.state = initial_state(len(params), actor.manifest.contract.stack_size)
+
+    def __call__(self, second: float) -> Int:
+        """Return the desired replicas (N, 2), once every `LOOK_SECONDS`."""
+        self.samples = self._looks.samples(self._signal)
+        state = sense(self.params, self.state, self.samples)
+        acts = second % INTERVAL_SECONDS == 0
+        decision, _, self.state = decide(
+            self.params, state, self.samples, self._actor, kind="action" if acts else "floor"
+        )
+        return decision.desired
+
+
 def run(
     services: Services,
     requests: Requests,
@@ -112,34 +133,20 @@ def run(
         np.stack([demand.prompt_weight, demand.answer_weight], axis=1),
         demand.per_second if signal == "mix" else None,
     )
-    tick = _actor(looks, params, controller, signal) if hasattr(controller, "probabilities") else None
+    policies = Policies(looks, params, controller, signal) if hasattr(controller, "probabilities") else None
     rng, state = np.random.default_rng(0), initial_state(len(services), 1, forecaster=False)
-    if tick is None:
+    if policies is None:
         controller.reset(params)
     for second in np.arange(0.0, seconds, LOOK_SECONDS):
         looks.look()
-        if tick is not None:
-            desired = tick(second)
+        if policies is not None:
+            desired = policies(second)
         else:
             desired, _ = controller(params, state, looks.samples(signal), rng)
         level.scale(np.clip(desired[:, GPU], services.min_replicas, services.max_replicas))
         level.advance(LOOK_SECONDS)
     ledger.check(level)
     return TokenRun(_result(level), level)
-
-
-def _actor(looks: Looks, params: Params, actor: ActorLike, signal: Signal) -> Any:
-    state = initial_state(len(params), actor.manifest.contract.stack_size)
-
-    def tick(second: float) -> Any:
-        nonlocal state
-        samples = looks.samples(signal)
-        state = sense(params, state, samples)
-        acts = second % INTERVAL_SECONDS == 0
-        decision, _, state = decide(params, state, samples, actor, kind="action" if acts else "floor")
-        return decision.desired
-
-    return tick
 
 
 def _result(level: TokenLevel) -> TokenResult:
