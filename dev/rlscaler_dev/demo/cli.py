@@ -82,7 +82,7 @@ def demo(gpu_cold_start: tuple[float, float], cpu_cold_start: tuple[float, float
         cpu=replace(CPU_POOL, cold_start_seconds=cpu_cold_start),
         **options,
     )
-    from rlscaler_dev.demo.processes import ended_by_signal
+    from rlscaler_dev.demo.interrupts import ended_by_signal
     from rlscaler_dev.demo.run import play
     from rlscaler_dev.demo.screen import Screen
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 import psutil
 
@@ -170,44 +167,3 @@ def tail(path: Path, lines: int = TAIL_LINES) -> str:
     except OSError as error:
         return f"  ({error.strerror})"
     return "\n".join(f"  {line}" for line in text.splitlines()[-lines:]) or "  (nothing was written)"
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Interrupted(BaseException):
-    """The user or the system wants the demo to end. Not an Exception, so that nothing takes it for a failure."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(signal.Signals(number).name)
-        self.exit_code = 128 + number
-
-
-@contextmanager
-def ended_by_signal(say: Callable[[str], None], left: str = "") -> Iterator[None]:
-    """Exit with the code of the signal that interrupts the block, after a sentence about `left`."""
-    try:
-        yield
-    except Interrupted as interrupt:
-        say(f"{interrupt}: everything is stopped{left}")
-        sys.exit(interrupt.exit_code)
-
-
-@contextmanager
-def interruptible(again: Callable[[], None]) -> Iterator[None]:
-    """Raise Interrupted at the first signal; later ones call `again`, so that they do not cut the clean-up short."""
-    seen: list[int] = []
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        seen.append(number)
-        if len(seen) > 1:
-            again()
-        else:
-            raise Interrupted(number)
-
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,8 +17,9 @@ import click
 
 from rlscaler_dev.cluster import keda, state
 from rlscaler_dev.cluster.kube import Json, has_condition, path_of
+from rlscaler_dev.demo.interrupts import ended_by_signal, interruptible
 from rlscaler_dev.demo.operator import Operator
-from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor, ended_by_signal, interruptible
+from rlscaler_dev.demo.processes import REFRESH_SECONDS, Child, Supervisor
 from rlscaler_dev.demo.records import versions
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.demo.settings import Settings

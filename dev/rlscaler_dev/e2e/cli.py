@@ -66,7 +66,7 @@ def e2e(**options: Any) -> None:
     """
     from rich.console import Console
 
-    from rlscaler_dev.demo.processes import ended_by_signal, interruptible
+    from rlscaler_dev.demo.interrupts import ended_by_signal, interruptible
     from rlscaler_dev.e2e.report import tables
     from rlscaler_dev.e2e.run import run
 

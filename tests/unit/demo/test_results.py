@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
-from rlscaler_dev.demo.processes import SIGNALS, Interrupted, interruptible
 from rlscaler_dev.demo.results import ResultFolder
 from rlscaler_dev.exceptions import DemoError, RecordError
 
@@ -77,16 +74,3 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DemoError, match=r"file/out cannot be written.*--out"):
         ResultFolder(tmp_path / "file" / "out").prepare()
-
-
-@pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_interrupts_and_the_next_ones_do_not(number: signal.Signals) -> None:
-    again: list[str] = []
-    before = signal.getsignal(number)
-    with interruptible(lambda: again.append("still stopping")):
-        with pytest.raises(Interrupted) as caught:
-            os.kill(os.getpid(), number)
-        os.kill(os.getpid(), number)
-    assert caught.value.exit_code == 128 + number
-    assert again == ["still stopping"]
-    assert signal.getsignal(number) == before

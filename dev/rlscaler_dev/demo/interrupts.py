@@ -1,0 +1,64 @@
+"""SIGINT, SIGTERM and SIGHUP end a command in order: its clean-up runs once and is not cut short."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+RETRY_SECONDS = 0.05
+
+
+class Interrupted(BaseException):
+    """The user or the system wants the command to end. Not an Exception, so that nothing takes it for a failure."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(signal.Signals(number).name)
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def ended_by_signal(say: Callable[[str], None], left: str = "") -> Iterator[None]:
+    """Exit with the code of the signal that interrupts the block, after a sentence about `left`."""
+    try:
+        yield
+    except Interrupted as interrupt:
+        say(f"{interrupt}: everything is stopped{left}")
+        sys.exit(interrupt.exit_code)
+
+
+@contextmanager
+def interruptible(again: Callable[[], None]) -> Iterator[None]:
+    """Raise Interrupted at the first signal; later ones call `again`, so that they do not cut the clean-up short."""
+    seen: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        if len(seen) > 1:
+            again()
+        else:
+            raise Interrupted(number)
+
+    def retry(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(seen[0])
+
+    def unraisable(ignored: sys.UnraisableHookArgs) -> None:
+        # Python ignores every exception in a finalizer or a callback of C, where a signal can arrive as well.
+        if isinstance(ignored.exc_value, Interrupted):
+            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+        else:
+            hook(ignored)
+
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable
+    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, retry)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook

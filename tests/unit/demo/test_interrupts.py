@@ -1,0 +1,76 @@
+"""Signals that end a demo or an end-to-end run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from rlscaler_dev.demo.interrupts import SIGNALS, Interrupted, interruptible
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_first_signal_interrupts_and_the_next_ones_do_not(number: signal.Signals) -> None:
+    again: list[str] = []
+    before = signal.getsignal(number)
+    with interruptible(lambda: again.append("still stopping")):
+        with pytest.raises(Interrupted) as caught:
+            os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+    assert caught.value.exit_code == 128 + number
+    assert again == ["still stopping"]
+    assert signal.getsignal(number) == before
+
+
+class Finalizer:
+    """Sends this process a signal in a finalizer, where Python ignores exceptions."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        self._number = number
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), self._number)
+
+
+def weakly(number: signal.Signals) -> None:
+    """Send a signal in the callback of a weak reference."""
+    weakref.finalize(type("Subject", (), {})(), os.kill, os.getpid(), number)
+
+
+def send_and_wait(send: Callable[[signal.Signals], object], number: signal.Signals) -> None:
+    send(number)
+    for _ in range(600):
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("send", [Finalizer, weakly])
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_a_finalizer_is_not_lost(number: signal.Signals, send: Callable[[signal.Signals], object]) -> None:
+    again: list[str] = []
+    hook = sys.unraisablehook
+    with interruptible(lambda: again.append("still stopping")):
+        with pytest.raises(Interrupted) as caught:
+            send_and_wait(send, number)
+        os.kill(os.getpid(), number)
+    assert caught.value.exit_code == 128 + number
+    assert again == ["still stopping"]
+    assert sys.unraisablehook is hook
+    assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)
+
+
+def test_other_errors_of_finalizers_are_shown_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: shown.append(repr(ignored.exc_value)))
+
+    class Broken:
+        def __del__(self) -> None:
+            raise ValueError("broken")
+
+    with interruptible(lambda: None):
+        Broken()
+    assert shown == ["ValueError('broken')"]
