@@ -77,10 +77,10 @@ def held_against(world: World, declared: Float | float = 1.0) -> list[Held]:
             simulation = ShadowSimulation.concat([new_simulation(params.take(n), samples.take(n), 1) for n in rows])
         simulation.params = believed(params, policies.state)
         times = ServiceTimes(*map(np.stack, zip(*(each.times for each in comparisons), strict=True)))
-        carried = np.array([each.carried for each in comparisons])
+        capacity_factor = np.array([each.capacity_factor for each in comparisons])
         everywhere = np.ones(len(params), bool)
         simulation, _ = advance_meters(
-            simulation, samples, share, RATE_SECONDS, everywhere, looks.value("requests"), times, carried
+            simulation, samples, share, RATE_SECONDS, everywhere, looks.value("requests"), times, capacity_factor
         )
         gauges.append(counters(level, None))
         level.advance(LOOK_SECONDS)

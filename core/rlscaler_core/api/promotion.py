@@ -50,6 +50,9 @@ class EvidenceDay(Reported):
     """Requests that were late on the other side, by the model."""
     measured: MeasuredDay | None = None
     """The model's figures beside measured ones."""
+    capacity_factor: Annotated[float, Field(gt=0)] | None = None
+    """Load that a replica carries in the model over its stated capacity, as learned by the end of the day; absent =
+    1."""
 
 
 class RegretInterval(Reported):

@@ -33,7 +33,7 @@ FADE = 1.01
 FEWEST_LEARNED = 100.0
 """Requests of a window from which on it teaches how much a replica carries."""
 
-LEAST_CARRIED, MOST_CARRIED = 0.5, 3.0
+LEAST_FACTOR, MOST_FACTOR = 0.5, 3.0
 
 SUMS = ("seconds", "requests", "virtual_cost", "real_cost", "virtual_late", "real_late")
 """Columns of a day's sums in the table."""
@@ -65,7 +65,7 @@ class Comparison:
     """The real service's meter when the present window began."""
     times: ServiceTimes = field(default_factory=unknown_times)
     """The time for which each pool's replicas work on a request, for the model."""
-    carried: float = 1.0
+    capacity_factor: float = 1.0
     """Load that a replica carries in the model over its stated capacity; learned where the objective is on the first
     token."""
     calibrate_at: float = float("inf")
@@ -101,6 +101,7 @@ class Comparison:
             late=round(value[f"{ours}_late"], 2),
             other_late=round(value[f"{other}_late"], 2),
             measured=self.measured,
+            capacity_factor=None if self.capacity_factor == 1 else round(self.capacity_factor, 4),
         )
 
     def resume(self, day: EvidenceDay) -> None:
@@ -159,10 +160,10 @@ class Comparison:
         """Correct the load that a replica carries by the late requests of a window."""
         if late_alike:
             # The least load that explains the measurements: without late requests nothing else would lower it.
-            self.carried = max(self.carried / FADE, min(self.carried, 1.0))
+            self.capacity_factor = max(self.capacity_factor / FADE, min(self.capacity_factor, 1.0))
             return
         more = window.modelled_late * window.requests > window.late_at_most * window.modelled_requests
-        self.carried = min(max(self.carried * (MORE if more else LESS), LEAST_CARRIED), MOST_CARRIED)
+        self.capacity_factor = min(max(self.capacity_factor * (MORE if more else LESS), LEAST_FACTOR), MOST_FACTOR)
 
     def _is_timed(self) -> bool:
         """Return whether the time that the latency counts is known of each target."""
@@ -220,6 +221,7 @@ def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:
     if written is not None and comparison.is_of(written):
         comparison.days = [day for day in written.evidence if day.date < comparison.today]
         for day in written.evidence:
+            comparison.capacity_factor = day.capacity_factor or 1.0
             if day.date == comparison.today:
                 comparison.resume(day)
     return comparison

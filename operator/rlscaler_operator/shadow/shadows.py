@@ -212,8 +212,8 @@ class Shadows:
         self._close_days(table, items, comparisons, samples)
         requests = _requests(items, samples)
         times = ServiceTimes(*map(np.stack, zip(*(comparison.times for comparison in comparisons), strict=True)))
-        carried = np.array([comparison.carried for comparison in comparisons])
-        table.advance_meters(rows, samples, share, self._window_seconds, compared, requests, times, carried)
+        capacity_factor = np.array([comparison.capacity_factor for comparison in comparisons])
+        table.advance_meters(rows, samples, share, self._window_seconds, compared, requests, times, capacity_factor)
         groups: dict[tuple[Kind, bool, int], list[int]] = defaultdict(list)
         for i, (item, comparison) in enumerate(zip(items, comparisons, strict=True)):
             groups[item.entry.kind, comparison.acting, id(item.policy.decision.actor)].append(i)

@@ -125,7 +125,7 @@ def advance_meters(
     compared: Bool,
     request_rate: Float | None = None,
     times: ServiceTimes | None = None,
-    carried: Float | None = None,
+    capacity_factor: Float | None = None,
 ) -> tuple[ShadowSimulation, Passed]:
     """Advance both services by the arrivals that have become known; in rows that are not `compared` (N,) nothing
     passes.
@@ -135,14 +135,14 @@ def advance_meters(
     for the percentile of the latency. Both services answer requests: the capacity of a replica is divided by the recent
     weight of a request. A rate measured over a window belongs to the window's middle: it meets the replicas of that
     moment on both sides. `times`, (N, 2) each, are the times of work on a request, which with the capacity give the
-    number in work at a time; NaN = unknown, and one at a time. `carried` (N,) is the load that a replica carries over
-    its capacity, by default 1.
+    number in work at a time; NaN = unknown, and one at a time. `capacity_factor` (N,) is the load that a replica
+    carries over its capacity, by default 1.
     """
     requests = samples.arrival_rate if request_rate is None else request_rate
     weight, arrived = _weighed(simulation, samples, requests, compared)
     params = simulation.params
     # Both services answer requests: a replica's capacity in the unit of the load becomes requests/s.
-    share = np.ones_like(weight) if carried is None else carried
+    share = np.ones_like(weight) if capacity_factor is None else capacity_factor
     params = replace(params, requests_per_second=params.requests_per_second * (share / weight)[:, None])
     known = np.isfinite(weight) & (requests >= 0) & (requests < np.inf)
     at_once = np.ones_like(params.requests_per_second)

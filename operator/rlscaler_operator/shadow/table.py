@@ -88,11 +88,11 @@ class SimulationTable:
         compared: Bool,
         request_rate: Float | None = None,
         times: ServiceTimes | None = None,
-        carried: Float | None = None,
+        capacity_factor: Float | None = None,
     ) -> None:
         """Let time pass in both services of the given rows; the last three as in `simulation.advance_meters`."""
         simulation, passed = advance_meters(
-            self._all.take(rows), samples, share, window_seconds, compared, request_rate, times, carried
+            self._all.take(rows), samples, share, window_seconds, compared, request_rate, times, capacity_factor
         )
         self._all.put(rows, simulation)
         self._sums[rows] += np.stack([getattr(passed, name) for name in SUMS], axis=1)

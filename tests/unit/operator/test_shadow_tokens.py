@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pytest
 from benchmarks.shadow_tokens import held_against
 
+from rlscaler_core.api.promotion import PromotionStatus
 from rlscaler_core.queueing.fluid import initial_meter
 from rlscaler_operator.sensing.subject import Subject
 from rlscaler_operator.shadow import comparison
 from rlscaler_operator.shadow.calibration import Histogram, Histograms, histograms, promql
-from rlscaler_operator.shadow.comparison import Comparison
+from rlscaler_operator.shadow.comparison import Comparison, requirements_of, resumed
 from rlscaler_operator.shadow.evidence import WINDOW_SECONDS
 from rlscaler_operator.shadow.service_times import ServiceTimes, service_times
 from rlscaler_operator.state.registry import Registry
@@ -93,9 +95,9 @@ def windows(of: Comparison, modelled: float, measured: float, count: int) -> Non
 
 def test_a_replica_of_the_model_carries_more_where_fewer_are_late_than_modelled(of_tokens: Comparison) -> None:
     windows(of_tokens, modelled=120.0, measured=0.0, count=4)
-    assert of_tokens.carried == pytest.approx(comparison.MORE**3), "nothing is known in the first window"
+    assert of_tokens.capacity_factor == pytest.approx(comparison.MORE**3), "nothing is known in the first window"
     windows(of_tokens, modelled=0.0, measured=0.0, count=100)
-    assert of_tokens.carried == 1.0, "without late requests the least load that explains them is the stated one"
+    assert of_tokens.capacity_factor == 1.0, "without late requests the least load that explains them is the stated one"
 
 
 def test_a_window_that_times_nothing_or_has_few_requests_teaches_nothing(of_tokens: Comparison) -> None:
@@ -106,18 +108,34 @@ def test_a_window_that_times_nothing_or_has_few_requests_teaches_nothing(of_toke
         meter.late[:] = 120.0 * number
         histogram = Histogram(600.0, {1.0: 600.0, np.inf: 600.0})
         of_tokens.calibrate(meter, histogram, 1000.0, ServiceTimes(unknown, unknown, unknown))
-    assert of_tokens.carried == 1.0
+    assert of_tokens.capacity_factor == 1.0
 
 
 def test_a_replica_of_the_model_carries_less_where_more_are_late(of_tokens: Comparison) -> None:
     windows(of_tokens, modelled=0.0, measured=120.0, count=40)
-    assert comparison.LEAST_CARRIED <= of_tokens.carried < 1.0
+    assert comparison.LEAST_FACTOR <= of_tokens.capacity_factor < 1.0
 
 
 def test_what_is_late_for_requests_teaches_the_model_nothing(policy_body: Callable[..., dict[str, Any]]) -> None:
     of_requests = Comparison(Registry().put(policy_body()), "basis", acting=False, stack=1)
     windows(of_requests, modelled=120.0, measured=0.0, count=4)
-    assert of_requests.carried == 1.0
+    assert of_requests.capacity_factor == 1.0
+
+
+def test_a_restart_goes_on_with_the_learned_load(of_tokens: Comparison) -> None:
+    windows(of_tokens, modelled=120.0, measured=0.0, count=4)
+    of_tokens.today = "2026-03-02"
+    learned = of_tokens.day(np.zeros(6))
+    policy, now = of_tokens.policy, datetime(2026, 3, 3, tzinfo=UTC).timestamp()
+    basis = requirements_of(policy).basis
+    policy.promotion.status = PromotionStatus(
+        state="Collecting", since="2026-03-01T00:00:00Z", against="Running", basis=basis, evidence=[learned]
+    )
+    assert resumed(policy, False, 1, now).capacity_factor == pytest.approx(comparison.MORE**3, abs=1e-4)
+    policy.promotion.status.evidence.append(learned.model_copy(update={"capacity_factor": None}))
+    assert resumed(policy, False, 1, now).capacity_factor == 1.0, "the newest day counts"
+    policy.promotion.status = policy.promotion.status.model_copy(update={"basis": "another"})
+    assert resumed(policy, False, 1, now).capacity_factor == 1.0
 
 
 @pytest.mark.slow
