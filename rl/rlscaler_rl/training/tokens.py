@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.manifest import Envelope, PoolRanges
 from rlscaler_core.decision.rule import rule_of
+from rlscaler_core.decision.types import Float, Params
 from rlscaler_rl.simulation.courses import Course
 from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, MOST, SIZES, SPARE, World, drawn
 from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, run
@@ -28,6 +30,14 @@ OBJECTIVES = (2.5, 4.0, 6.0)
 
 LAG_SECONDS = 30.0
 """Age of samples up to which a network acts: two scrapes of a server, though samples are fresh in training."""
+
+
+class Scaled(NamedTuple):
+    """Services with the parameters of their policies."""
+
+    world: World
+    params: Params | None = None
+    """None: those of new policies."""
 
 
 @dataclass(frozen=True)
@@ -63,24 +73,48 @@ def config_of(options: Options) -> TrainingConfig:
 
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
     """Train, and write policy.onnx and manifest.json of the best network on services that were not trained on."""
+
+    def course(number: int) -> Scaled:
+        seed = TRAINED_SEED + 100 * options.seed + number
+        return Scaled(drawn(options.services, options.seconds, seed, OBJECTIVES))
+
+    others = Scaled(drawn(options.services, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
+    return train_on(course, others, envelope(), options, folder, "tokens", say)
+
+
+def train_on(
+    course: Callable[[int], Scaled],
+    others: Scaled,
+    valid: Envelope,
+    options: Options,
+    folder: Path,
+    name: str,
+    say: Callable[[str], None] = print,
+) -> Path:
+    """Train on courses of services, and write policy.onnx and manifest.json of the best network on others.
+
+    :param course: returns the services of a course by its number.
+    :param others: services by which a checkpoint is chosen.
+    :param valid: the envelope that the manifest gets, and `name` its name.
+    """
     config = config_of(options)
     set_up(config)
-    bare = bare_manifest(config, "tokens")
+    bare = bare_manifest(config, name)
     courses = []
     for number in range(options.courses):
         say(f"course {number + 1} of {options.courses}")
-        seed = TRAINED_SEED + 100 * options.seed + number
-        world = drawn(options.services, options.seconds, seed, OBJECTIVES)
-        courses.append(Course(partial(TokenEpisodes, world, bare.contract, rule_of(bare))))
-    judge = partial(_mean_j, drawn(options.services, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
-    trained = learn(config, bare, courses, judge, options.look_every, say)
-    trained.write(folder, envelope(), {"options": asdict(options), "agent": config.agent.model_dump()})
+        world, params = course(number)
+        courses.append(Course(partial(TokenEpisodes, world, bare.contract, rule_of(bare), params)))
+    trained = learn(config, bare, courses, lambda actor: float(j_of(others, actor).mean()), options.look_every, say)
+    trained.write(folder, valid, {"options": asdict(options), "agent": config.agent.model_dump()})
     return folder
 
 
-def _mean_j(world: World, actor: ActorLike) -> float:
-    """Return the mean J of an actor over the services of a world, with capacities as declared."""
-    return float(run(world.services, world.requests, actor, world.declared, world.seconds).result.j.mean())
+def j_of(services: Scaled, actor: ActorLike) -> Float:
+    """Return J (N,) of an actor on services, with capacities as declared."""
+    world, params = services
+    played = run(world.services, world.requests, actor, world.declared, world.seconds, params=params)
+    return played.result.j
 
 
 def envelope() -> Envelope:

@@ -21,7 +21,7 @@ from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.tokens.calibrate import Mix, calibrated, mixes_of
 from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.client import Target, kv_tokens, target
-from rlscaler_rl.evaluation.tokens.single import server_of
+from rlscaler_rl.evaluation.tokens.load import server_of
 from rlscaler_rl.simulation.tokens.demand import load_test, only
 from rlscaler_rl.simulation.tokens.servers import SERVERS
 from tests.unit.tokens.test_constants import TRUTH

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.tokens.load import of_requests
 from rlscaler_rl.evaluation.tokens.recorded import read_requests, worlds
-from rlscaler_rl.evaluation.tokens.single import of_requests
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights
 from rlscaler_rl.simulation.tokens.servers import SERVERS, Kind
 
@@ -127,8 +127,8 @@ def test_a_wrong_log_is_refused_with_its_line_and_column(tmp_path: Path, text: s
 def test_a_load_of_recorded_requests_lasts_until_the_last_one_has_come(
     trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_tests", lambda *given: (Probe(2.0, 300.0, 8.0),))
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.weights_of", lambda tests: Weights(1.0, 2.0, tests[0][0]))
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.load.load_tests", lambda *given: (Probe(2.0, 300.0, 8.0),))
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.load.weights_of", lambda tests: Weights(1.0, 2.0, tests[0][0]))
     load = of_requests(trace, "8b-a100", 2.5, 0.15)
     assert (load.seconds, load.usual.per_second, load.label) == (5, 2.0, "requests.csv")
     np.testing.assert_allclose(load.requests.need, [52.0, 158.0, 482.0])

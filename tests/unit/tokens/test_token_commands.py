@@ -22,8 +22,8 @@ from rlscaler_rl.evaluation.tokens import SERVERS as NAMES
 from rlscaler_rl.evaluation.tokens.cli import tokens
 from rlscaler_rl.evaluation.tokens.compare import compared, drawn_worlds
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
+from rlscaler_rl.evaluation.tokens.load import mix_of
 from rlscaler_rl.evaluation.tokens.result import Comparison
-from rlscaler_rl.evaluation.tokens.single import mix_of
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.drawn import World, drawn
 from rlscaler_rl.simulation.tokens.episode import Demand
@@ -113,7 +113,7 @@ def test_a_policy_is_played_by_its_own_objectives(
     def load_tests(server: object, mix: object, first: float, token: float, kinds: object) -> None:
         raise ScenarioError(f"objectives {first}, {token}")
 
-    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.single.load_tests", load_tests)
+    monkeypatch.setattr("rlscaler_rl.evaluation.tokens.load.load_tests", load_tests)
     output = invoke("simulate", policy, "--history", history, "--server", "8b-a100").output
     assert "objectives {}, {}".format(*objectives) in output
 

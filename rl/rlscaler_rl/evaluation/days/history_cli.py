@@ -108,7 +108,8 @@ def _of_tokens(policy: Path | None, server: str, out: Path, output: str, path: P
             "--server plays the policy of --policy on a log of requests: name it; leave out --series, "
             "--days and --scrape-seconds"
         )
-    from rlscaler_rl.evaluation.tokens.single import of_requests, server_of, simulated
+    from rlscaler_rl.evaluation.tokens.load import of_requests, server_of
+    from rlscaler_rl.evaluation.tokens.single import simulated
     from rlscaler_rl.results.document import progress, show_table, write
 
     with progress(output) as tell:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, names_in, output_option, writable
 from rlscaler_rl.evaluation.tokens import SERVER_HELP
+
+if TYPE_CHECKING:
+    from rlscaler_rl.evaluation.tokens.own import LoadOf
 
 TABLE_WIDTH = 140
 """Columns of a terminal that the load tests of a calibration need, two figures and an error in a cell."""
@@ -21,6 +24,16 @@ _server = click.option("--server", required=True, help=SERVER_HELP)
 _mix = click.option(
     "--mix", default="chat", show_default=True, help="Kinds of requests with their shares, as in chat=0.7,code=0.3."
 )
+
+_history = click.option("--history", type=PRESENT_FILE, help="CSV of requests/s, as `rlscaler trace import` writes it.")
+_trace = click.option(
+    "--trace",
+    type=PRESENT_FILE,
+    help="CSV of requests: TIMESTAMP,ContextTokens,GeneratedTokens; in place of --history.",
+)
+
+DO_NOT_PUBLISH = 3
+"""Exit code of a training for one service whose network is not shown to be ahead of the rule."""
 
 
 @click.group()
@@ -41,7 +54,7 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
     \b
     rlscaler tokens weights --server 8b-l40s --mix chat=0.7,code=0.3
     """
-    from rlscaler_rl.evaluation.tokens.single import mix_of, server_of, weighed
+    from rlscaler_rl.evaluation.tokens.load import mix_of, server_of, weighed
 
     weights, (usual, *_) = weighed(server_of(server), first, token, mix_of(mix))
     click.echo(f"# {usual.per_second:.3g} requests/s of {usual.prompt:.0f} + {usual.answer:.0f} tokens a replica")
@@ -53,12 +66,8 @@ def weights(server: str, mix: str, first: float, token: float) -> None:
 
 @tokens.command()
 @click.argument("policy", type=PRESENT_FILE)
-@click.option("--history", type=PRESENT_FILE, help="CSV of requests/s, as `rlscaler trace import` writes it.")
-@click.option(
-    "--trace",
-    type=PRESENT_FILE,
-    help="CSV of requests: TIMESTAMP,ContextTokens,GeneratedTokens; in place of --history.",
-)
+@_history
+@_trace
 @_server
 @_mix
 @click.option("--model", help="Folder of a network that acts for the policy.  [default: the forecast rule]")
@@ -73,17 +82,11 @@ def simulate(
     rlscaler tokens simulate chat.yaml --trace requests.csv --server 8b-l40s
     """
     from rlscaler_rl.evaluation.models import load_for_tokens
-    from rlscaler_rl.evaluation.tokens.single import of_rates, of_requests, server_of, simulated
+    from rlscaler_rl.evaluation.tokens.load import LONGEST_SECONDS, server_of
+    from rlscaler_rl.evaluation.tokens.single import simulated
     from rlscaler_rl.results.document import progress, show_table
 
-    if trace is not None and history is None:
-        if click.get_current_context().get_parameter_source("mix") is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--trace has lengths of its own; remove --mix")
-        load = partial(of_requests, trace)
-    elif history is not None and trace is None:
-        load = partial(of_rates, history, mix)
-    else:
-        raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
+    load = _load(history, trace, mix, LONGEST_SECONDS)
     loaded = load_for_tokens(model) if model else None
     with progress(output) as tell:
         result = simulated(policy, load, server_of(server), tell, model=loaded)
@@ -116,7 +119,7 @@ def emulate(**options: Any) -> None:
 
     from rlscaler_loadgen.errors import LoadgenError
     from rlscaler_rl.evaluation.tokens.emulated.serve import Emulation, emulate
-    from rlscaler_rl.evaluation.tokens.single import server_of
+    from rlscaler_rl.evaluation.tokens.load import server_of
     from rlscaler_rl.simulation.scenario import ScenarioError
 
     server, kubeconfig = server_of(options.pop("server")), options.pop("kubeconfig")
@@ -203,26 +206,75 @@ def calibrate(
 
 
 @tokens.command()
+@click.option("--for", "policy", type=PRESENT_FILE, help="Train for one service, the YAML of a policy in tokens.")
+@_history
+@_trace
+@click.option("--server", help=f"With --for: {SERVER_HELP}")
+@_mix
 @click.option("--seed", type=click.IntRange(0, 99), default=1, show_default=True, help="Of services and network.")
 @click.option("--steps", type=click.IntRange(1), help="Action intervals, of all services together.  [default: 400,000]")
 @click.option("--out", type=FOLDER, required=True, help="Folder for policy and manifest.")
 @click.option("--force", is_flag=True, help="Overwrite the network in --out.")
-def train(seed: int, steps: int | None, out: Path, force: bool) -> None:
-    """Train a network for token services with PPO, on drawn services at the token level of the simulator.
+def train(
+    policy: Path | None,
+    history: Path | None,
+    trace: Path | None,
+    server: str | None,
+    mix: str,
+    seed: int,
+    steps: int | None,
+    out: Path,
+    force: bool,
+) -> None:
+    """Train a network for token services with PPO, at the token level of the simulator.
 
     Its steps move a lasting headroom in the forecast rule's plan. A policy in tokens with signal ttft uses it by
-    spec.policy.configMap, as `rlscaler publish --force` writes it.
+    spec.policy.configMap, as `rlscaler publish` writes it. Without --for it is trained on drawn services.
+
+    With --for the earlier half of the load, two hours of it or more, trains a network for that service, the third
+    quarter chooses a checkpoint, and the last quarter judges it against the rule, with declared capacities up to 25 %
+    off: exit code 0 = publish, 3 = do not publish.
 
     \b
     rlscaler tokens train --seed 1 --out rl/tokens_1
     rlscaler tokens compare --model rl/tokens_1
+    rlscaler tokens train --for chat.yaml --trace requests.csv --server 8b-l40s --out rl/chat
     """
     from rlscaler_rl.training.tokens import Options
     from rlscaler_rl.training.tokens import train as trained
 
-    fresh(out / "policy.onnx", force)
     options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
-    click.echo(trained(options, out, click.echo))
+    if policy is None:
+        if history is not None or trace is not None or server is not None:
+            raise click.UsageError("--history, --trace and --server: only with --for, which names the policy")
+        fresh(out / "policy.onnx", force)
+        click.echo(trained(options, out, click.echo))
+        return
+    from rlscaler_rl.evaluation.tokens.load import server_of
+    from rlscaler_rl.evaluation.tokens.own import OwnService
+    from rlscaler_rl.evaluation.tokens.own_network import LONGEST_SECONDS, train_for
+    from rlscaler_rl.results.document import print_table
+
+    if server is None:
+        raise click.UsageError("--for: name the model server in --server")
+    fresh(out / "policy.onnx", force)
+    load = _load(history, trace, mix, LONGEST_SECONDS)
+    verdict = train_for(OwnService.read(policy, load, server_of(server)), options, out, click.echo)
+    print_table(verdict.table(), [*verdict.reasons, f"{out}: {'publish' if verdict.publish else 'do not publish'}"])
+    click.get_current_context().exit(0 if verdict.publish else DO_NOT_PUBLISH)
+
+
+def _load(history: Path | None, trace: Path | None, mix: str, longest: int) -> LoadOf:
+    """Return the load that the options name. Raises UsageError where they name none, or two."""
+    from rlscaler_rl.evaluation.tokens.load import of_rates, of_requests
+
+    if trace is not None and history is None:
+        if click.get_current_context().get_parameter_source("mix") is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--trace has lengths of its own; remove --mix")
+        return partial(of_requests, trace, longest=longest)
+    if history is not None and trace is None:
+        return partial(of_rates, history, mix, longest=longest)
+    raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")
 
 
 @tokens.command()

@@ -21,7 +21,7 @@ from rlscaler_rl.simulation.tokens.looks import LOOK_SECONDS, WINDOW_SECONDS, Lo
 from rlscaler_rl.simulation.tokens.services import Requests, Services
 
 INTERVAL_SECONDS = 15.0
-"""Seconds between two actions of an actor."""
+"""Seconds between two actions of a new policy."""
 
 NEEDED = 10.0
 """Replicas that the load of a service needs in the mean, whatever its size: J is then cost + `LATE_WEIGHT` * late
@@ -100,7 +100,8 @@ class Policies:
         """Return the desired replicas (N, 2), once every `LOOK_SECONDS`."""
         self.samples = self._looks.samples(self._signal)
         state = sense(self.params, self.state, self.samples)
-        acts = second % INTERVAL_SECONDS == 0
+        # At the first look of each interval: one that no look divides begins a little later.
+        acts = second % self.params.interval_seconds[0] < LOOK_SECONDS
         decision, _, self.state = decide(
             self.params, state, self.samples, self._actor, kind="action" if acts else "floor"
         )

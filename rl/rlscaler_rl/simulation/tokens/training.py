@@ -10,23 +10,30 @@ from rlscaler_core.decision.decide import Proposal, decide
 from rlscaler_core.decision.observation import ObservationContract, observe, sense, stacked_input
 from rlscaler_core.decision.rule import RuleSettings
 from rlscaler_core.decision.tables import initial_state
-from rlscaler_core.decision.types import GPU, Float, Float32, Observation, Samples
+from rlscaler_core.decision.types import GPU, Float, Float32, Observation, Params, Samples
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.tokens import ledger
 from rlscaler_rl.simulation.tokens.drawn import World
-from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, NEEDED, params_of
+from rlscaler_rl.simulation.tokens.episode import NEEDED, params_of
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.looks import LOOK_SECONDS, Looks
 
 
 class TokenEpisodes:
-    """The services of a world, with capacities as declared, under actions that are added to a forecast rule."""
+    """The services of a world, with capacities as declared, under actions that are added to a forecast rule.
 
-    def __init__(self, world: World, contract: ObservationContract, rule: RuleSettings | None) -> None:
+    `params` are those of policies that are written already, in place of new ones; all have one action interval.
+    """
+
+    def __init__(
+        self, world: World, contract: ObservationContract, rule: RuleSettings | None, params: Params | None = None
+    ) -> None:
         self.world, self.contract, self.rule = world, contract, rule
         self.level = TokenLevel(world.services, world.requests)
-        self.params = params_of(world.services, world.declared, "tokens", learns=True)
+        self.params = params_of(world.services, world.declared, "tokens", learns=True) if params is None else params
+        self._looks_per_action = max(round(self.params.interval_seconds[0] / LOOK_SECONDS), 1)
+        self._interval = self._looks_per_action * LOOK_SECONDS
         weights = np.stack([world.declared.prompt_weight, world.declared.answer_weight], axis=1)
         self.looks = Looks(self.level, weights)
         self.state = initial_state(len(world.services), contract.stack_size)
@@ -38,7 +45,7 @@ class TokenEpisodes:
 
     @property
     def intervals(self) -> int:
-        return int(self.world.seconds // INTERVAL_SECONDS)
+        return int(self.world.seconds // self._interval)
 
     def observe(self) -> Float32:
         """Return (N, 10 k) at the begin of an action interval; call it once for each."""
@@ -56,12 +63,12 @@ class TokenEpisodes:
         proposal = Proposal(self._observation, from_indices(indices), self.rule)
         decision, _, self.state = decide(self.params, self.state, self._samples, proposal)
         self._apply(decision.desired)
-        for _ in range(round(INTERVAL_SECONDS / LOOK_SECONDS) - 1):
+        for _ in range(self._looks_per_action - 1):
             samples = self._sense()
             decision, _, self.state = decide(self.params, self.state, samples, kind="floor")
             self._apply(decision.desired)
-        over_need = (ledger.billed(self.level) - billed) / (self._need * INTERVAL_SECONDS)
-        late = (self.level.fleet.service["missed"] - missed) / (self._rate * INTERVAL_SECONDS)
+        over_need = (ledger.billed(self.level) - billed) / (self._need * self._interval)
+        late = (self.level.fleet.service["missed"] - missed) / (self._rate * self._interval)
         return np.asarray(-REWARD_SCALE * (NEEDED * over_need + LATE_WEIGHT * 100 * late), np.float64)
 
     def _sense(self) -> Samples:

@@ -1,0 +1,179 @@
+"""A network for one token service: the earlier half of its load trains it, the third quarter chooses a checkpoint, and
+the last quarter judges it against the forecast rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlscaler_core.decision.manifest import Envelope, PoolRanges
+from rlscaler_core.decision.types import GPU, Float
+from rlscaler_core.models import load_bundled
+from rlscaler_rl.evaluation.errors import EvaluationError
+from rlscaler_rl.evaluation.models import load_for_tokens
+from rlscaler_rl.evaluation.schema import VERDICT_FILE
+from rlscaler_rl.evaluation.tokens.load import Load, refusals_of
+from rlscaler_rl.evaluation.tokens.own import START_SPREAD, OwnService
+from rlscaler_rl.results.document import Document
+from rlscaler_rl.results.statistics import FEWEST_UNITS, ratio_interval
+from rlscaler_rl.results.table import Column, Table
+from rlscaler_rl.simulation.tokens.drawn import WRONG
+from rlscaler_rl.simulation.tokens.episode import run
+from rlscaler_rl.training.files import write_atomically
+from rlscaler_rl.training.tokens import LAG_SECONDS, Options, Scaled, train_on
+
+LONGEST_SECONDS = 24 * 3600
+"""The end of a longer history is used."""
+
+SHORTEST_EPISODE, LONGEST_EPISODE = 600, 1800
+"""Seconds of an episode: a third of a quarter of the history, within these bounds."""
+
+LEAST_SHARE = 0.5
+"""Share of the requests of an episode that are left at least: a service is to know quieter days as well."""
+
+JUDGED_OFF = (0.75, 0.9, 1.1, 1.25)
+"""Factors on the declared capacity with which each stretch of the last quarter is played."""
+
+LABELS = "policy, forecast rule", "policy, network"
+
+
+class Judged(Document):
+    """Figures of the rule or of the network on the last quarter, means over its stretches."""
+
+    label: str
+    j: list[float]
+    """J of each stretch, the mean over the factors on the declared capacity."""
+
+    replicas: float
+    late_percent: float
+    starts_per_hour: float
+    behind: str | None = None
+    """J over that of the rule, with its interval over the stretches."""
+
+
+class TokenVerdict(Document):
+    """Content of verdict.json: the figures of the last quarter, and whether the network may be published."""
+
+    publish: bool
+    reasons: tuple[str, ...]
+    policy_digest: str
+    """sha256 of policy.onnx."""
+
+    name: str
+    server: str
+    load: str
+    seconds: int
+    """Length of the history."""
+
+    episode_seconds: int
+    rows: list[Judged]
+
+    def table(self) -> Table:
+        """Return the rows for a terminal."""
+        title = f"{self.name} on {self.server}, the last quarter of {self.load}"
+        return Table.of(COLUMNS, self.rows, title)
+
+
+COLUMNS: dict[str, Column] = {
+    "autoscaler": "{0.label}",
+    "J": lambda row: f"{np.mean(row.j):.2f}",
+    "against the rule": lambda row: row.behind or "",
+    "replicas": "{0.replicas:.2f}",
+    "late %": "{0.late_percent:.2f}",
+    "starts/h": "{0.starts_per_hour:.1f}",
+}
+
+
+def train_for(service: OwnService, options: Options, folder: Path, say: Callable[[str], None]) -> TokenVerdict:
+    """Train a network for a service, and write policy.onnx, manifest.json and verdict.json into a folder.
+
+    `options.seconds` is the longest episode. Raises EvaluationError for a history that is too short.
+    """
+    load, quarter = service.load, service.load.seconds // 4
+    episode = min(quarter // FEWEST_UNITS, options.seconds, LONGEST_EPISODE) // 60 * 60
+    if episode < SHORTEST_EPISODE:
+        least = 4 * FEWEST_UNITS * SHORTEST_EPISODE / 3600
+        raise EvaluationError(
+            f"{load.label}: {load.seconds / 3600:.1f} hours of load, and {least:g} are needed: the last quarter judges "
+            "the network; name a longer history, or use `rlscaler tokens train` without --for"
+        )
+    options = replace(options, seconds=episode)
+    past, choice = load.between(0, 2 * quarter), load.between(2 * quarter, 3 * quarter)
+
+    def course(number: int) -> Scaled:
+        return _stretches(service, past, options, np.random.default_rng([options.seed, number, 27]))
+
+    with refusals_of(service.server):
+        others = _stretches(service, choice, options, np.random.default_rng([options.seed, 28]))
+        train_on(course, others, envelope(service), options, folder, service.name, say)
+        verdict = _judged(service, load.between(3 * quarter, 4 * quarter), episode, folder)
+    write_atomically(folder / VERDICT_FILE, verdict.json_text() + "\n")
+    return verdict
+
+
+def envelope(service: OwnService) -> Envelope:
+    """Return the envelope of a network for one service."""
+    params, both = service.params, {"gpu", "cpu"}
+    cold, most = float(params.cold_start_seconds[0, GPU]), float(params.max_replicas[0, GPU])
+    slo, interval = float(params.slo_ms[0]), float(params.interval_seconds[0])
+    starts = (1 - START_SPREAD) * cold, (1 + START_SPREAD) * cold
+    return Envelope(
+        slo_ms=(slo, slo),
+        cold_start_seconds=PoolRanges(**dict.fromkeys(both, starts)),
+        max_replicas=PoolRanges(**dict.fromkeys(both, (most, most))),
+        price_ratio=(1.0, 1.0),
+        interval_seconds=(interval, interval),
+        rps_ratio=(1.0, 1.0),
+        lag_seconds=(0.0, LAG_SECONDS),
+        units={"tokens": None},
+        signals=("ttft",),
+    )
+
+
+def _stretches(service: OwnService, part: Load, options: Options, rng: np.random.Generator) -> Scaled:
+    """Return the service on stretches of a part of its load, with requests left out and wrong declarations."""
+    begins = rng.integers(0, part.seconds - options.seconds, options.services, endpoint=True)
+    parts = []
+    for begin in begins.tolist():
+        stretch, share = part.between(begin, begin + options.seconds), rng.uniform(LEAST_SHARE, 1.0)
+        parts.append(stretch.of(rng.random(len(stretch.requests.arrived)) < share))
+    off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), options.services))
+    return Scaled(service.world(parts, int(rng.integers(1 << 30))), service.policies(off))
+
+
+def _judged(service: OwnService, part: Load, episode: int, folder: Path) -> TokenVerdict:
+    """Play rule and network on each stretch of the last quarter, with declarations that are off."""
+    count = part.seconds // episode
+    parts = [part.between(episode * n, episode * (n + 1)) for n in range(count) for _ in JUDGED_OFF]
+    world, params = service.world(parts, seed=29), service.policies(np.tile(JUDGED_OFF, count))
+    loaded = load_for_tokens(str(folder))
+    j: list[Float] = []
+    rows = []
+    for label, actor in zip(LABELS, (load_bundled("rule"), loaded.actor), strict=True):
+        played = run(world.services, world.requests, actor, world.declared, world.seconds, params=params).result
+        j.append(played.j.reshape(count, -1).mean(axis=1))
+        figures: dict[str, Any] = {
+            "replicas": round(float(played.replicas.mean()), 3),
+            "late_percent": round(float(played.late_percent.mean()), 3),
+            "starts_per_hour": round(float(played.starts.mean() * 3600 / world.seconds), 2),
+        }
+        rows.append(Judged(label=label, j=j[-1].round(3).tolist(), **figures))
+    behind = ratio_interval(j[1], j[0])
+    rows[1] = rows[1].model_copy(update={"behind": behind.shown(unit=" %")})
+    publish = behind.high < 0
+    finding = "ahead of the rule" if publish else "not shown to be ahead of the rule"
+    return TokenVerdict(
+        publish=publish,
+        reasons=(f"{finding} on {count} stretches of {episode / 60:g} minutes: J {behind.shown(unit=' %')}",),
+        policy_digest=loaded.digest,
+        name=service.name,
+        server=service.server.label,
+        load=service.load.label,
+        seconds=service.load.seconds,
+        episode_seconds=episode,
+        rows=rows,
+    )
