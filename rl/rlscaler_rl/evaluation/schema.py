@@ -277,18 +277,23 @@ class RecordedHistory(Document):
     smooth: bool
 
 
-class ServiceVerdict(Document):
+class Verdict(Document):
+    """Part of a verdict.json that `rlscaler publish` reads: whether the network may be published."""
+
+    publish: bool
+    reasons: tuple[str, ...] = Field(description="why, or why not")
+    name: str
+    namespace: str
+    policy_digest: str = Field(description="sha256 of policy.onnx")
+
+
+class ServiceVerdict(Verdict):
     """Content of verdict.json: the figures of the held-back part, and whether the policy may be published."""
 
     model_config = ConfigDict(populate_by_name=True)
 
     schema_: str = Field(default=VERDICT_VERSION, alias="schema")
-    publish: bool
-    reasons: tuple[str, ...] = Field(description="why, or why not")
     caveats: tuple[str, ...] = Field(description="what the figures do not cover")
-    name: str
-    namespace: str
-    policy_digest: str = Field(description="sha256 of policy.onnx")
     general_digest: str
     level: str = Field(description="of the simulator that judged: fluid or request")
     episode_seconds: int

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 import yaml
-from pydantic import ValidationError
+from pydantic import ConfigDict, ValidationError
 
 from rlscaler_core.decision.actor import Actor
 from rlscaler_core.decision.exceptions import ModelError
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_core.options import PRESENT_FILE, PRESENT_FOLDER, output_option
 from rlscaler_rl.evaluation.errors import EvaluationError, NotWorthPublishingError
-from rlscaler_rl.evaluation.schema import VERDICT_FILE, ServiceVerdict
+from rlscaler_rl.evaluation.schema import VERDICT_FILE, Verdict
 
 MANIFEST, GRAPH = "manifest.json", "policy.onnx"
 """File names in the folder and keys in the ConfigMap; the policy's spec names the first."""
@@ -38,6 +38,12 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9]
 _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
+class _AnyVerdict(Verdict):
+    """The file has also the figures, which differ between commands that train."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 @dataclass(frozen=True, slots=True)
 class Package:
     """Checked content of a folder: the graph loads, belongs to the manifest, and was judged."""
@@ -45,7 +51,7 @@ class Package:
     onnx: bytes
     manifest: bytes
     digest: str
-    verdict: ServiceVerdict | None
+    verdict: Verdict | None
     """None where it was not judged: a folder of general training."""
 
 
@@ -61,7 +67,7 @@ def read_folder(folder: Path, *, force: bool = False) -> Package:
         Actor.load(content, manifest)
     except OSError as error:
         raise EvaluationError(
-            f"{error.filename}: {error.strerror}; give the folder that `rlscaler train --for` wrote"
+            f"{error.filename}: {error.strerror}; give the folder that a training with --for wrote"
         ) from error
     except ModelError as error:
         raise EvaluationError(str(error)) from error
@@ -71,22 +77,22 @@ def read_folder(folder: Path, *, force: bool = False) -> Package:
     return Package(content, text, manifest.digest, verdict)
 
 
-def _verdict(path: Path) -> ServiceVerdict | None:
+def _verdict(path: Path) -> Verdict | None:
     if not path.is_file():
         return None
     try:
-        return ServiceVerdict.model_validate_json(path.read_bytes())
+        return _AnyVerdict.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise EvaluationError(f"{path}: {where}: {first['msg']}; train again") from error
 
 
-def _refuse(folder: Path, verdict: ServiceVerdict | None, digest: str) -> None:
+def _refuse(folder: Path, verdict: Verdict | None, digest: str) -> None:
     if verdict is None:
         raise EvaluationError(
             f"{folder}: has no {VERDICT_FILE}, so it is not known what this policy is worth for the service; "
-            "`rlscaler train --for` writes one, or publish it untried with --force"
+            "a training with --for writes one, or publish it untried with --force"
         )
     if verdict.policy_digest != digest:
         raise EvaluationError(

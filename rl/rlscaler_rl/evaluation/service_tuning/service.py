@@ -240,7 +240,7 @@ def _check_units(params: Params, where: str) -> None:
         )
 
 
-_BY_TOKEN = ", or play a log of requests by token with `rlscaler estimate --server`"
+_BY_TOKEN = ", or play a log of requests by token with `rlscaler estimate --server` and `rlscaler tokens train --for`"
 
 
 def _check_interval(params: Params, where: str) -> None:

@@ -31,6 +31,7 @@ class OwnService:
     """A token service with the policy that scales it."""
 
     name: str
+    namespace: str
     params: Params  # one row
     server: Server
     token_seconds: float
@@ -43,9 +44,10 @@ class OwnService:
         remedy."""
         try:
             policy = offline.read_object(path)[1]
-            params = offline.about(policy).params
+            about = offline.about(policy)
         except ValueError as error:
             raise EvaluationError(str(error)) from error
+        params = about.params
         _check(params, path)
         token_seconds = (policy.spec.slo.time_per_output_token_milliseconds or np.inf) / 1000
         whole = load(server, float(params.slo_ms[0]) / 1000, token_seconds)
@@ -58,7 +60,7 @@ class OwnService:
             per_second=row * whole.usual.per_second,
             tokens=np.array([[whole.usual.prompt, whole.usual.answer]]),
         )
-        return cls(policy.metadata.name, params, server, token_seconds, whole, demand)
+        return cls(about.name, about.namespace, params, server, token_seconds, whole, demand)
 
     def world(self, parts: Sequence[Load], seed: int = 0) -> World:
         """Return the service once for each part of its load, all of one length, each with cold starts of its own."""

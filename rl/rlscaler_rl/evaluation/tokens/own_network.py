@@ -15,7 +15,7 @@ from rlscaler_core.decision.types import GPU, Float
 from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load_for_tokens
-from rlscaler_rl.evaluation.schema import VERDICT_FILE
+from rlscaler_rl.evaluation.schema import VERDICT_FILE, Verdict
 from rlscaler_rl.evaluation.tokens.load import Load, refusals_of
 from rlscaler_rl.evaluation.tokens.own import START_SPREAD, OwnService
 from rlscaler_rl.results.document import Document
@@ -55,15 +55,9 @@ class Judged(Document):
     """J over that of the rule, with its interval over the stretches."""
 
 
-class TokenVerdict(Document):
+class TokenVerdict(Verdict):
     """Content of verdict.json: the figures of the last quarter, and whether the network may be published."""
 
-    publish: bool
-    reasons: tuple[str, ...]
-    policy_digest: str
-    """sha256 of policy.onnx."""
-
-    name: str
     server: str
     load: str
     seconds: int
@@ -109,7 +103,7 @@ def train_for(service: OwnService, options: Options, folder: Path, say: Callable
 
     with refusals_of(service.server):
         others = _stretches(service, choice, options, np.random.default_rng([options.seed, 28]))
-        train_on(course, others, envelope(service), options, folder, service.name, say)
+        train_on(course, others, envelope(service), options, folder, f"{service.namespace}-{service.name}", say)
         verdict = _judged(service, load.between(3 * quarter, 4 * quarter), episode, folder)
     write_atomically(folder / VERDICT_FILE, verdict.json_text() + "\n")
     return verdict
@@ -171,6 +165,7 @@ def _judged(service: OwnService, part: Load, episode: int, folder: Path) -> Toke
         reasons=(f"{finding} on {count} stretches of {episode / 60:g} minutes: J {behind.shown(unit=' %')}",),
         policy_digest=loaded.digest,
         name=service.name,
+        namespace=service.namespace,
         server=service.server.label,
         load=service.load.label,
         seconds=service.load.seconds,
