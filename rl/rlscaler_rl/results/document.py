@@ -37,12 +37,15 @@ def show(document: Document, lines: Sequence[str], output: str) -> None:
     click.echo(document.json_text() if output == "json" else "\n".join(lines))
 
 
-def show_table(document: Document, table: Table, notes: Sequence[str], output: str) -> None:
-    """Print the JSON alone where `output` is `json`, else a table for the terminal and a line for each note."""
+def show_table(document: Document, table: Table, notes: Sequence[str], output: str, width: int = 0) -> None:
+    """Print the JSON alone where `output` is `json`, else a table for the terminal and a line for each note.
+
+    :param width: as in `print_table`.
+    """
     if output == "json":
         click.echo(document.json_text())
     else:
-        print_table(table, notes)
+        print_table(table, notes, width)
 
 
 def print_table(table: Table, notes: Sequence[str], width: int = 0) -> None:

@@ -52,8 +52,10 @@ class Options:
     courses: int = 16
     """Draws of so many services; then the first ones are played again."""
     seconds: int = 1800
-    look_every: int = 12
-    """Updates between two looks at other services."""
+    looked_at: int = 144
+    """Other services that checkpoints are chosen by."""
+    look_every: int = 24
+    """Updates between two looks at them."""
 
 
 def config_of(options: Options) -> TrainingConfig:
@@ -78,7 +80,7 @@ def train(options: Options, folder: Path, say: Callable[[str], None] = print) ->
         seed = TRAINED_SEED + 100 * options.seed + number
         return Scaled(drawn(options.services, options.seconds, seed, OBJECTIVES))
 
-    others = Scaled(drawn(options.services, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
+    others = Scaled(drawn(options.looked_at, options.seconds, LOOKED_AT_SEED, OBJECTIVES))
     return train_on(course, others, envelope(), options, folder, "tokens", say)
 
 

@@ -50,8 +50,8 @@ def service(policy: Path, seconds: int) -> OwnService:
 
 
 def test_stretches_are_of_their_part_with_declarations_that_are_off(policy: Path) -> None:
-    own, options = service(policy, 7200), Options(services=40, seconds=600)
-    stretches = own_network._stretches(own, own.load.between(0, 3600), options, np.random.default_rng(1))
+    own = service(policy, 7200)
+    stretches = own_network._stretches(own, own.load.between(0, 3600), 40, 600, np.random.default_rng(1))
     assert stretches.params is not None
     off = stretches.params.requests_per_second[:, 0] / 1500
     assert off.min() < 0.85 < 1.15 < off.max()
@@ -69,7 +69,7 @@ def test_stretches_are_of_their_part_with_declarations_that_are_off(policy: Path
 def test_the_last_quarter_judges_and_its_verdict_is_what_publish_goes_by(
     policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tiny = partial(Options, services=2, courses=1, look_every=1)
+    tiny = partial(Options, services=2, courses=1, looked_at=2, look_every=1)
     monkeypatch.setattr(training, "Options", tiny)
     out, load = policy.parent / "out", history(policy.parent, 7200)
     words = ["tokens", "train", "--for", str(policy), "--history", str(load), "--server", "8b-l40s"]

@@ -34,7 +34,7 @@ from rlscaler_rl.training.tokens import OBJECTIVES, Options, config_of, envelope
 
 pytestmark = pytest.mark.slow
 
-TINY = Options(seed=3, steps=40, services=2, courses=1, seconds=600, look_every=1)
+TINY = Options(seed=3, steps=40, services=2, courses=1, seconds=600, looked_at=2, look_every=1)
 BARE = bare_manifest(config_of(TINY), "tokens")
 
 
@@ -132,7 +132,9 @@ def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Pa
 
 
 def test_a_network_is_replaced_by_force_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "Options", partial(Options, services=2, courses=1, seconds=600, look_every=1))
+    monkeypatch.setattr(
+        training, "Options", partial(Options, services=2, courses=1, seconds=600, looked_at=2, look_every=1)
+    )
     command = ["tokens", "train", "--steps", "40", "--out", str(tmp_path)]
     assert CliRunner().invoke(main, command).exit_code == 0
     again = CliRunner().invoke(main, command)

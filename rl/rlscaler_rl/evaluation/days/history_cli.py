@@ -116,7 +116,7 @@ def _of_tokens(policy: Path | None, server: str, out: Path, output: str, path: P
         result = simulated(policy, partial(of_requests, path), server_of(server), tell, TRIALS)
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown()], out, "estimate")
-    show_table(result, table, [f"{out}/estimate.json has the settings"], output)
+    show_table(result, table, [f"{out}/estimate.json has the settings"], output, TABLE_WIDTH)
 
 
 def _show(play: Callable[[Callable[[str], None]], Report], output: str) -> Report:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlscaler_rl.evaluation.tokens.own import LoadOf
 
 TABLE_WIDTH = 140
-"""Columns of a terminal that the load tests of a calibration need, two figures and an error in a cell."""
+"""Columns of a terminal that the tables need."""
 
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
@@ -90,7 +90,7 @@ def simulate(
     loaded = load_for_tokens(model) if model else None
     with progress(output) as tell:
         result = simulated(policy, load, server_of(server), tell, model=loaded)
-    show_table(result, result.table(), [], output)
+    show_table(result, result.table(), [], output, TABLE_WIDTH)
 
 
 @tokens.command()
@@ -349,4 +349,4 @@ def compare(
     table = result.table()
     write(result, [f"# {table.title}", "", *table.markdown(), "", *result.notes()], out, "comparison")
     notes = [*result.notes(), f"{out}/comparison.json has the settings and J of each service"]
-    show_table(result, table, notes, output)
+    show_table(result, table, notes, output, TABLE_WIDTH)

@@ -99,10 +99,11 @@ def train_for(service: OwnService, options: Options, folder: Path, say: Callable
     past, choice = load.between(0, 2 * quarter), load.between(2 * quarter, 3 * quarter)
 
     def course(number: int) -> Scaled:
-        return _stretches(service, past, options, np.random.default_rng([options.seed, number, 27]))
+        rng = np.random.default_rng([options.seed, number, 27])
+        return _stretches(service, past, options.services, episode, rng)
 
     with refusals_of(service.server):
-        others = _stretches(service, choice, options, np.random.default_rng([options.seed, 28]))
+        others = _stretches(service, choice, options.looked_at, episode, np.random.default_rng([options.seed, 28]))
         train_on(course, others, envelope(service), options, folder, f"{service.namespace}-{service.name}", say)
         verdict = _judged(service, load.between(3 * quarter, 4 * quarter), episode, folder)
     write_atomically(folder / VERDICT_FILE, verdict.json_text() + "\n")
@@ -128,14 +129,14 @@ def envelope(service: OwnService) -> Envelope:
     )
 
 
-def _stretches(service: OwnService, part: Load, options: Options, rng: np.random.Generator) -> Scaled:
-    """Return the service on stretches of a part of its load, with requests left out and wrong declarations."""
-    begins = rng.integers(0, part.seconds - options.seconds, options.services, endpoint=True)
+def _stretches(service: OwnService, part: Load, count: int, seconds: int, rng: np.random.Generator) -> Scaled:
+    """Return the service on so many stretches of a part of its load, with requests left out and wrong declarations."""
+    begins = rng.integers(0, part.seconds - seconds, count, endpoint=True)
     parts = []
     for begin in begins.tolist():
-        stretch, share = part.between(begin, begin + options.seconds), rng.uniform(LEAST_SHARE, 1.0)
+        stretch, share = part.between(begin, begin + seconds), rng.uniform(LEAST_SHARE, 1.0)
         parts.append(stretch.of(rng.random(len(stretch.requests.arrived)) < share))
-    off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), options.services))
+    off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), count))
     return Scaled(service.world(parts, int(rng.integers(1 << 30))), service.policies(off))
 
 
