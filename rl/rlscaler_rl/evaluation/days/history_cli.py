@@ -12,7 +12,7 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, output_option, writable
-from rlscaler_rl.evaluation.tokens import SERVER_HELP
+from rlscaler_rl.evaluation.tokens import SERVER_HELP, TABLE_WIDTH
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.days.report import Report

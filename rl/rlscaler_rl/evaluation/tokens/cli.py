@@ -10,13 +10,10 @@ import click
 from click.core import ParameterSource
 
 from rlscaler_core.options import FOLDER, PRESENT_FILE, fresh, names_in, output_option, writable
-from rlscaler_rl.evaluation.tokens import SERVER_HELP
+from rlscaler_rl.evaluation.tokens import SERVER_HELP, TABLE_WIDTH
 
 if TYPE_CHECKING:
     from rlscaler_rl.evaluation.tokens.own import LoadOf
-
-TABLE_WIDTH = 140
-"""Columns of a terminal that the tables need."""
 
 _SECONDS = click.FloatRange(0, 3600, min_open=True)
 
