@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rlscaler_core.decision.actor import ActorLike
-from rlscaler_core.decision.manifest import Envelope, PoolRanges
+from rlscaler_core.decision.manifest import Envelope, PoolRanges, Range
 from rlscaler_core.decision.rule import rule_of
 from rlscaler_core.decision.types import Float, Params
 from rlscaler_rl.simulation.courses import Course
@@ -124,13 +124,20 @@ def envelope() -> Envelope:
     # The policy of a drawn service has the mean of its shortest and its longest cold start.
     cold = ((1 + LONGEST_START) / 2 * COLD_STARTS[0], (1 + LONGEST_START) / 2 * COLD_STARTS[1])
     size = (MOST * SIZES[0] + SPARE, MOST * SIZES[1] + SPARE)
+    slo_ms = (1000 * min(OBJECTIVES), 1000 * max(OBJECTIVES))
+    return within(slo_ms, cold, size, (INTERVAL_SECONDS, INTERVAL_SECONDS))
+
+
+def within(slo_ms: Range, cold: Range, size: Range, interval: Range) -> Envelope:
+    """Return the envelope of policies in tokens with objectives of the first token, cold starts, `maxReplicas` and
+    action intervals in these ranges, in milliseconds and seconds."""
     both = {"gpu", "cpu"}
     return Envelope(
-        slo_ms=(1000 * min(OBJECTIVES), 1000 * max(OBJECTIVES)),
+        slo_ms=slo_ms,
         cold_start_seconds=PoolRanges(**dict.fromkeys(both, cold)),
         max_replicas=PoolRanges(**dict.fromkeys(both, size)),
         price_ratio=(1.0, 1.0),
-        interval_seconds=(INTERVAL_SECONDS, INTERVAL_SECONDS),
+        interval_seconds=interval,
         rps_ratio=(1.0, 1.0),
         lag_seconds=(0.0, LAG_SECONDS),
         units={"tokens": None},

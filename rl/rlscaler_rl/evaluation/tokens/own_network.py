@@ -6,25 +6,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rlscaler_core.decision.manifest import Envelope, PoolRanges
+from rlscaler_core.decision.manifest import Envelope
 from rlscaler_core.decision.types import GPU, Float
-from rlscaler_core.models import load_bundled
 from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.models import load_for_tokens
 from rlscaler_rl.evaluation.schema import VERDICT_FILE, Verdict
+from rlscaler_rl.evaluation.tokens.compare import played, row_of
+from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
 from rlscaler_rl.evaluation.tokens.load import Load, refusals_of
 from rlscaler_rl.evaluation.tokens.own import START_SPREAD, OwnService
-from rlscaler_rl.results.document import Document
+from rlscaler_rl.evaluation.tokens.result import COLUMNS, Row
 from rlscaler_rl.results.statistics import FEWEST_UNITS, ratio_interval
-from rlscaler_rl.results.table import Column, Table
+from rlscaler_rl.results.table import Table
 from rlscaler_rl.simulation.tokens.drawn import WRONG
-from rlscaler_rl.simulation.tokens.episode import run
 from rlscaler_rl.training.files import write_atomically
-from rlscaler_rl.training.tokens import LAG_SECONDS, Options, Scaled, train_on
+from rlscaler_rl.training.tokens import Options, Scaled, train_on, within
 
 LONGEST_SECONDS = 24 * 3600
 """The end of a longer history is used."""
@@ -38,22 +37,6 @@ LEAST_SHARE = 0.5
 JUDGED_OFF = (0.75, 0.9, 1.1, 1.25)
 """Factors on the declared capacity with which each stretch of the last quarter is played."""
 
-LABELS = "policy, forecast rule", "policy, network"
-
-
-class Judged(Document):
-    """Figures of the rule or of the network on the last quarter, means over its stretches."""
-
-    label: str
-    j: list[float]
-    """J of each stretch, the mean over the factors on the declared capacity."""
-
-    replicas: float
-    late_percent: float
-    starts_per_hour: float
-    behind: str | None = None
-    """J over that of the rule, with its interval over the stretches."""
-
 
 class TokenVerdict(Verdict):
     """Content of verdict.json: the figures of the last quarter, and whether the network may be published."""
@@ -64,22 +47,14 @@ class TokenVerdict(Verdict):
     """Length of the history."""
 
     episode_seconds: int
-    rows: list[Judged]
+    rows: list[Row]
+    """Rule and network; J of each stretch is the mean over `JUDGED_OFF`."""
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
         title = f"{self.name} on {self.server}, the last quarter of {self.load}"
-        return Table.of(COLUMNS, self.rows, title)
-
-
-COLUMNS: dict[str, Column] = {
-    "autoscaler": "{0.label}",
-    "J": lambda row: f"{np.mean(row.j):.2f}",
-    "against the rule": lambda row: row.behind or "",
-    "replicas": "{0.replicas:.2f}",
-    "late %": "{0.late_percent:.2f}",
-    "starts/h": "{0.starts_per_hour:.1f}",
-}
+        columns = {name: text for name, text in COLUMNS.items() if name != "cost a month"}
+        return Table.of(columns, self.rows, title)
 
 
 def train_for(service: OwnService, options: Options, folder: Path, say: Callable[[str], None]) -> TokenVerdict:
@@ -112,21 +87,11 @@ def train_for(service: OwnService, options: Options, folder: Path, say: Callable
 
 def envelope(service: OwnService) -> Envelope:
     """Return the envelope of a network for one service."""
-    params, both = service.params, {"gpu", "cpu"}
-    cold, most = float(params.cold_start_seconds[0, GPU]), float(params.max_replicas[0, GPU])
-    slo, interval = float(params.slo_ms[0]), float(params.interval_seconds[0])
+    params = service.params
+    slo, cold = float(params.slo_ms[0]), float(params.cold_start_seconds[0, GPU])
+    most, interval = float(params.max_replicas[0, GPU]), float(params.interval_seconds[0])
     starts = (1 - START_SPREAD) * cold, (1 + START_SPREAD) * cold
-    return Envelope(
-        slo_ms=(slo, slo),
-        cold_start_seconds=PoolRanges(**dict.fromkeys(both, starts)),
-        max_replicas=PoolRanges(**dict.fromkeys(both, (most, most))),
-        price_ratio=(1.0, 1.0),
-        interval_seconds=(interval, interval),
-        rps_ratio=(1.0, 1.0),
-        lag_seconds=(0.0, LAG_SECONDS),
-        units={"tokens": None},
-        signals=("ttft",),
-    )
+    return within((slo, slo), starts, (most, most), (interval, interval))
 
 
 def _stretches(service: OwnService, part: Load, count: int, seconds: int, rng: np.random.Generator) -> Scaled:
@@ -146,18 +111,12 @@ def _judged(service: OwnService, part: Load, episode: int, folder: Path) -> Toke
     parts = [part.between(episode * n, episode * (n + 1)) for n in range(count) for _ in JUDGED_OFF]
     world, params = service.world(parts, seed=29), service.policies(np.tile(JUDGED_OFF, count))
     loaded = load_for_tokens(str(folder))
-    j: list[Float] = []
-    rows = []
-    for label, actor in zip(LABELS, (load_bundled("rule"), loaded.actor), strict=True):
-        played = run(world.services, world.requests, actor, world.declared, world.seconds, params=params).result
-        j.append(played.j.reshape(count, -1).mean(axis=1))
-        figures: dict[str, Any] = {
-            "replicas": round(float(played.replicas.mean()), 3),
-            "late_percent": round(float(played.late_percent.mean()), 3),
-            "starts_per_hour": round(float(played.starts.mean() * 3600 / world.seconds), 2),
-        }
-        rows.append(Judged(label=label, j=j[-1].round(3).tolist(), **figures))
-    behind = ratio_interval(j[1], j[0])
+    results, rows = [], []
+    for entry in (ENTRIES[0], network(loaded)):
+        results.append(played(entry, [entry.tunable.default], world, params))
+        row = row_of(entry, {}, results[-1], results[0], world.seconds)
+        rows.append(row.model_copy(update={"j": _by_stretch(results[-1].j, count).round(3).tolist()}))
+    behind = ratio_interval(*(_by_stretch(result.j, count) for result in results[::-1]))
     rows[1] = rows[1].model_copy(update={"behind": behind.shown(unit=" %")})
     publish = behind.high < 0
     finding = "ahead of the rule" if publish else "not shown to be ahead of the rule"
@@ -173,3 +132,8 @@ def _judged(service: OwnService, part: Load, episode: int, folder: Path) -> Toke
         episode_seconds=episode,
         rows=rows,
     )
+
+
+def _by_stretch(j: Float, count: int) -> Float:
+    """Return the mean J (count,) of each stretch."""
+    return np.asarray(j.reshape(count, -1).mean(axis=1), np.float64)
