@@ -32,6 +32,9 @@ LAG_SECONDS = 30.0
 """Age of samples up to which a network acts: two scrapes of a server, though samples are fresh in training."""
 
 
+STEPS = 400_000
+
+
 class Scaled(NamedTuple):
     """Services with the parameters of their policies."""
 
@@ -45,7 +48,7 @@ class Options:
     """Options of the training; the networks have the sizes of `agent`."""
 
     seed: int = 1
-    steps: int = 400_000
+    steps: int = STEPS
     """Action intervals, of all services together."""
     services: int = 48
     """Services that are played side by side."""

@@ -209,7 +209,11 @@ def calibrate(
 @click.option("--server", help=f"With --for: {SERVER_HELP}")
 @_mix
 @click.option("--seed", type=click.IntRange(0, 99), default=1, show_default=True, help="Of services and network.")
-@click.option("--steps", type=click.IntRange(1), help="Action intervals, of all services together.  [default: 400,000]")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    help="Action intervals of all services.  [default: 400,000; 1,000,000 with --for]",
+)
 @click.option("--out", type=FOLDER, required=True, help="Folder for policy and manifest.")
 @click.option("--force", is_flag=True, help="Overwrite the network in --out.")
 def train(
@@ -237,26 +241,27 @@ def train(
     rlscaler tokens compare --model rl/tokens_1
     rlscaler tokens train --for chat.yaml --trace requests.csv --server 8b-l40s --out rl/chat
     """
-    from rlscaler_rl.training.tokens import Options
+    from rlscaler_rl.training.tokens import STEPS, Options
     from rlscaler_rl.training.tokens import train as trained
 
-    options = Options(seed=seed) if steps is None else Options(seed=seed, steps=steps)
     if policy is None:
         if history is not None or trace is not None or server is not None:
             raise click.UsageError("--history, --trace and --server: only with --for, which names the policy")
         fresh(out / "policy.onnx", force)
-        click.echo(trained(options, out, click.echo))
+        click.echo(trained(Options(seed=seed, steps=steps or STEPS), out, click.echo))
         return
+    from rlscaler_rl.evaluation.tokens import own_network
     from rlscaler_rl.evaluation.tokens.load import server_of
     from rlscaler_rl.evaluation.tokens.own import OwnService
-    from rlscaler_rl.evaluation.tokens.own_network import LONGEST_SECONDS, train_for
     from rlscaler_rl.results.document import print_table
 
     if server is None:
         raise click.UsageError("--for: name the model server in --server")
     fresh(out / "policy.onnx", force)
-    load = _load(history, trace, mix, LONGEST_SECONDS)
-    verdict = train_for(OwnService.read(policy, load, server_of(server)), options, out, click.echo)
+    load = _load(history, trace, mix, own_network.LONGEST_SECONDS)
+    options = Options(seed=seed, steps=steps or own_network.STEPS)
+    service = OwnService.read(policy, load, server_of(server))
+    verdict = own_network.train_for(service, options, out, click.echo)
     print_table(verdict.table(), [*verdict.reasons, f"{out}: {'publish' if verdict.publish else 'do not publish'}"])
     click.get_current_context().exit(0 if verdict.publish else DO_NOT_PUBLISH)
 

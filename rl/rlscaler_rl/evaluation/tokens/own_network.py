@@ -28,6 +28,9 @@ from rlscaler_rl.training.tokens import Options, Scaled, train_on, within
 LONGEST_SECONDS = 24 * 3600
 """The end of a longer history is used."""
 
+STEPS = 1_000_000
+"""Action intervals of a training, unless `--steps` says otherwise."""
+
 SHORTEST_EPISODE, LONGEST_EPISODE = 600, 1800
 """Seconds of an episode: a third of a quarter of the history, within these bounds."""
 
