@@ -80,11 +80,7 @@ def check(level: TokenLevel) -> NDArray[Any]:
     busy = facts["iteration"] * service["iterations"] + facts["sequence"] * service["sequence_steps"]
     busy += facts["prompt"] * service["computed"] + facts["held"] * service["held_steps"]
     equal("busy = a x iterations + b x sequences + c x prompts + d x held", service["busy"], busy)
-    alive = billed(level) - started(level)
-    # An iteration that prompts take part in is counted when it begins.
-    last = service["created"] * (facts["iteration"] + facts["sequence"] * facts["sequences"])
-    last += service["created"] * facts["held"] * facts["kv_tokens"]
-    at_most("busy <= replica-seconds that were not cold starts", service["busy"], alive + last)
+    at_most("busy <= replica-seconds that were not cold starts", service["busy"], billed(level) - started(level))
     at_most("KV cache <= its limit", service["fullest"], np.ones(len(service)))
     slack = np.where(np.isfinite(service["slack"]), service["slack"], 0.0)
     holds("no token sooner than its iterations take", slack >= -1e-6, slack)
