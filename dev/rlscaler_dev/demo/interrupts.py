@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -42,23 +44,19 @@ def interruptible(again: Callable[[], None]) -> Iterator[None]:
         else:
             raise Interrupted(number)
 
-    def retry(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(seen[0])
-
     def unraisable(ignored: sys.UnraisableHookArgs) -> None:
-        # Python ignores every exception in a finalizer or a callback of C, where a signal can arrive as well.
-        if isinstance(ignored.exc_value, Interrupted):
-            signal.setitimer(signal.ITIMER_REAL, RETRY_SECONDS)
+        # Python ignores every exception in a finalizer or a callback of C, where a signal can arrive as well: it is
+        # sent once more.
+        if isinstance(ignored.exc_value, Interrupted) and seen:
+            Timer(RETRY_SECONDS, os.kill, (os.getpid(), seen.pop(0))).start()
         else:
             hook(ignored)
 
     hook, sys.unraisablehook = sys.unraisablehook, unraisable
     before = {number: signal.signal(number, handle) for number in SIGNALS}
-    before[signal.SIGALRM] = signal.signal(signal.SIGALRM, retry)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = hook
