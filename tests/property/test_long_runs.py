@@ -28,7 +28,7 @@ def hpa() -> Day:
 def test_after_a_day_replicas_are_those_of_an_hpa(decider: str, hpa: Day) -> None:
     """Play the forecast rule, the bundled network (up to a `maxReplicas` of 20), and the fallback without an actor.
 
-    Within one (of large pools 5 %), and never above twice the need for an hour.
+    Within one (of large pools 5 %), never above twice the need for an hour, and hardly more requests unserved.
 
     An HPA's tolerance of 10 % may hold a replica less than its own target needs; then the need counts.
     """
@@ -39,16 +39,20 @@ def test_after_a_day_replicas_are_those_of_an_hpa(decider: str, hpa: Day) -> Non
     assert not above.any(), [SERVICES[i] for i in np.flatnonzero(above)]
     hours = hours_above(day, 2, MORE)
     assert (hours < 1).all(), [SERVICES[i] for i in np.flatnonzero(hours >= 1)]
+    assert (day.short <= hpa.short + 0.2).all()
 
 
 LEAN = "of 2 of 144 services, with 50 replicas under a noisy day, the network leaves 0.14 % unserved, an HPA 0.01 %"
+KNOWN = pytest.mark.xfail(raises=AssertionError, reason=LEAN, strict=True)
 
 
 @pytest.mark.parametrize(
     "decider",
     [
         "rule",
-        pytest.param("network", marks=[pytest.mark.long, pytest.mark.xfail(reason=LEAN, strict=True)]),
+        pytest.param(
+            "network", marks=[pytest.mark.long, pytest.mark.xfail(raises=AssertionError, reason=LEAN, strict=True)]
+        ),
         pytest.param("none", marks=pytest.mark.long),
     ],
 )

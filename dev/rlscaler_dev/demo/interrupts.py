@@ -36,8 +36,11 @@ def ended_by_signal(say: Callable[[str], None], left: str = "") -> Iterator[None
 def interruptible(again: Callable[[], None]) -> Iterator[None]:
     """Raise Interrupted at the first signal; later ones call `again`, so that they do not cut the clean-up short."""
     seen: list[int] = []
+    lost: list[int] = []
+    timers: list[Timer] = []
 
     def handle(number: int, frame: FrameType | None) -> None:
+        lost.clear()
         seen.append(number)
         if len(seen) > 1:
             again()
@@ -48,7 +51,9 @@ def interruptible(again: Callable[[], None]) -> Iterator[None]:
         # Python ignores every exception in a finalizer or a callback of C, where a signal can arrive as well: it is
         # sent once more.
         if isinstance(ignored.exc_value, Interrupted) and seen:
-            Timer(RETRY_SECONDS, os.kill, (os.getpid(), seen.pop(0))).start()
+            lost.append(seen.pop(0))
+            timers.append(Timer(RETRY_SECONDS, os.kill, (os.getpid(), lost[0])))
+            timers[-1].start()
         else:
             hook(ignored)
 
@@ -57,6 +62,10 @@ def interruptible(again: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        for timer in timers:
+            timer.cancel()
         for number, handler in before.items():
             signal.signal(number, handler)
         sys.unraisablehook = hook
+    if lost:
+        raise Interrupted(lost[0])

@@ -221,7 +221,8 @@ def resumed(policy: Policy, acting: bool, stack: int, now: float) -> Comparison:
     if written is not None and comparison.is_of(written):
         comparison.days = [day for day in written.evidence if day.date < comparison.today]
         for day in written.evidence:
-            comparison.capacity_factor = day.capacity_factor or 1.0
+            if day.date <= comparison.today:
+                comparison.capacity_factor = min(max(day.capacity_factor or 1.0, LEAST_FACTOR), MOST_FACTOR)
             if day.date == comparison.today:
                 comparison.resume(day)
     return comparison

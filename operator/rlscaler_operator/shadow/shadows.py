@@ -188,9 +188,13 @@ class Shadows:
         acting = promotion.against == "HPAFormula"
         if comparison is not None and comparison.policy is policy and comparison.is_of(promotion):
             return comparison
+        before = comparison
         self.forget(policy.key)
         stack = HPA_STACK if acting or policy.decision.actor is None else policy.decision.actor.manifest.stack_size
         comparison = resumed(policy, acting, stack, now)
+        if before is not None and before.policy is policy and before.basis == comparison.basis:
+            # A change of the side that acts does not change the service; an edit may.
+            comparison.capacity_factor = before.capacity_factor
         # Not all at the same time: what was taken over together would be measured together for ever.
         comparison.calibrate_at = now + random.uniform(0, WINDOW_SECONDS)
         self._comparisons[policy.key] = comparison

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -79,6 +79,7 @@ def config_of(options: Options) -> TrainingConfig:
 def train(options: Options, folder: Path, say: Callable[[str], None] = print) -> Path:
     """Train, and write policy.onnx and manifest.json of the best network on services that were not trained on."""
 
+    @cache
     def course(number: int) -> Scaled:
         seed = TRAINED_SEED + 100 * options.seed + number
         return Scaled(drawn(options.services, options.seconds, seed, OBJECTIVES))
@@ -105,11 +106,16 @@ def train_on(
     config = config_of(options)
     set_up(config)
     bare = bare_manifest(config, name)
+
+    def episodes(number: int) -> TokenEpisodes:
+        # Drawn anew each time: the requests of all courses of a busy service are gigabytes.
+        world, params = course(number)
+        return TokenEpisodes(world, bare.contract, rule_of(bare), params)
+
     courses = []
     for number in range(options.courses):
         say(f"course {number + 1} of {options.courses}")
-        world, params = course(number)
-        courses.append(Course(partial(TokenEpisodes, world, bare.contract, rule_of(bare), params)))
+        courses.append(Course(partial(episodes, number)))
     trained = learn(config, bare, courses, lambda actor: float(j_of(others, actor).mean()), options.look_every, say)
     trained.write(folder, valid, {"options": asdict(options), "agent": config.agent.model_dump()})
     return folder

@@ -62,6 +62,13 @@ def test_a_signal_in_a_finalizer_is_not_lost(number: signal.Signals, send: Calla
     assert sys.unraisablehook is hook
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_in_a_finalizer_at_the_end_of_the_block_is_not_lost(number: signal.Signals) -> None:
+    with pytest.raises(Interrupted) as caught, interruptible(lambda: None):
+        Finalizer(number)
+    assert caught.value.exit_code == 128 + number
+
+
 def test_other_errors_of_finalizers_are_shown_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda ignored: shown.append(repr(ignored.exc_value)))

@@ -134,7 +134,13 @@ def test_a_restart_goes_on_with_the_learned_load(of_tokens: Comparison) -> None:
     assert resumed(policy, False, 1, now).capacity_factor == pytest.approx(comparison.MORE**3, abs=1e-4)
     policy.promotion.status.evidence.append(learned.model_copy(update={"capacity_factor": None}))
     assert resumed(policy, False, 1, now).capacity_factor == 1.0, "the newest day counts"
-    policy.promotion.status = policy.promotion.status.model_copy(update={"basis": "another"})
+    tomorrow = learned.model_copy(update={"date": "2026-03-04", "capacity_factor": 2.0})
+    policy.promotion.status.evidence.append(tomorrow)
+    assert resumed(policy, False, 1, now).capacity_factor == 1.0, "the clock was set back"
+    for stored, used in ((1e9, comparison.MOST_FACTOR), (1e-9, comparison.LEAST_FACTOR)):
+        policy.promotion.status.evidence[-1] = learned.model_copy(update={"capacity_factor": stored})
+        assert resumed(policy, False, 1, now).capacity_factor == used
+    policy.promotion.status = policy.promotion.status.model_copy(update={"against": "HPAFormula"})
     assert resumed(policy, False, 1, now).capacity_factor == 1.0
 
 

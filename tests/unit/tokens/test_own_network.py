@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields, replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +16,13 @@ from click.testing import CliRunner
 
 from rlscaler_core.decision.manifest import Manifest
 from rlscaler_live.cli import main
+from rlscaler_rl.evaluation.errors import EvaluationError
 from rlscaler_rl.evaluation.service_tuning.publish import publish
 from rlscaler_rl.evaluation.tokens import own_network
-from rlscaler_rl.evaluation.tokens.load import of_rates, server_of
+from rlscaler_rl.evaluation.tokens.load import of_rates, of_requests, server_of
 from rlscaler_rl.evaluation.tokens.own import OwnService
+from rlscaler_rl.simulation.tokens.drawn import drawn
+from rlscaler_rl.simulation.tokens.episode import TokenResult
 from rlscaler_rl.training import tokens as training
 from rlscaler_rl.training.tokens import Options
 
@@ -63,6 +69,80 @@ def test_stretches_are_of_their_part_with_declarations_that_are_off(policy: Path
     assert (stretches.params.interval_seconds == 30).all()
     later = own.load.between(3600, 7200)
     assert own.world([later, later]).requests.arrived.tolist() == [*later.requests.arrived] * 2
+
+
+def test_each_part_of_the_load_is_for_one_purpose(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, used = service(policy, 7200), {}
+
+    def moments(scaled: training.Scaled) -> np.ndarray:
+        return scaled.world.requests.need
+
+    def train_on(course: Any, others: training.Scaled, *rest: Any) -> None:
+        used["train"] = np.concatenate([moments(course(number)) for number in range(3)])
+        used["choice"] = moments(others)
+
+    def judged(service: OwnService, stretches: list[Any], folder: Path) -> Any:
+        used["judge"] = np.concatenate([stretch.requests.need for stretch in stretches])
+        raise InterruptedError
+
+    monkeypatch.setattr(own_network, "train_on", train_on)
+    monkeypatch.setattr(own_network, "_judged", judged)
+    # The need of a request tells its second.
+    marked = own.load._replace(requests=own.load.requests._replace(need=own.load.requests.arrived))
+    with pytest.raises(InterruptedError):
+        own_network.train_for(replace(own, load=marked), Options(services=24, looked_at=60), policy.parent, print)
+    for name, begin, end in (("train", 0, 3600), ("choice", 3600, 5400), ("judge", 5400, 7200)):
+        assert begin <= used[name].min() < begin + 120, name
+        assert end - 120 < used[name].max() <= end, name
+
+
+def test_load_tests_of_recorded_requests_know_the_earlier_half_alone(tmp_path: Path) -> None:
+    def log(later: int) -> Path:
+        path = tmp_path / f"{later}.csv"
+        begin = datetime(2026, 1, 1, tzinfo=UTC)
+        rows = [
+            (begin + timedelta(seconds=2 * n), *((300 + n % 50, 20 + n % 9) if n < 200 else (later, 5)))
+            for n in range(400)
+        ]
+        path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+        return path
+
+    def known(path: Path) -> tuple[Any, Any]:
+        load = of_requests(path, server_of("8b-l40s"), 2.5, 0.15, known=0.5)
+        return load.weights, load.usual
+
+    assert known(log(300)) == known(log(3000))
+
+
+def test_stretches_count_by_what_they_need() -> None:
+    world = drawn(2, 600, 3)
+    need = np.where(np.arange(len(world.requests.need)) < world.requests.first[1], 1e-6, 1.0)
+    world = replace(world, requests=world.requests._replace(need=need))
+    figures = dict.fromkeys((field.name for field in fields(TokenResult)), np.zeros(2))
+    result = TokenResult(**(figures | {"over_need": np.array([1e5, 1.5]), "requests": np.array([1.0, 999.0])}))
+    quiet, busy = own_network._parts_of_j(result, world, 2)
+    assert quiet < 0.01 * busy
+
+
+@pytest.mark.parametrize("part", [(0, 3600), (3600, 5400), (5400, 7200)])
+def test_a_part_without_requests_is_named_before_anything_is_trained(
+    policy: Path, part: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = service(policy, 7200)
+    arrived = own.load.requests.arrived
+    quiet = own.load.of((arrived < part[0]) | (arrived >= part[1]))
+    monkeypatch.setattr(training, "learn", pytest.fail)
+    with pytest.raises(EvaluationError, match=r"load.csv: .*name a busier history"):
+        own_network.train_for(replace(own, load=quiet), Options(services=8, looked_at=8), policy.parent, print)
+
+
+def test_a_request_that_no_replica_can_take_is_named_with_its_log(tmp_path: Path) -> None:
+    path = tmp_path / "requests.csv"
+    path.write_text(
+        "TIMESTAMP,ContextTokens,GeneratedTokens\n2026-01-01 00:00:00,500000,5\n2026-01-01 02:10:00,300,20\n"
+    )
+    with pytest.raises(EvaluationError, match=r"requests.csv: ContextTokens.*500,005.*remove the request"):
+        of_requests(path, server_of("8b-l40s"), 2.5, 0.15)
 
 
 @pytest.mark.slow

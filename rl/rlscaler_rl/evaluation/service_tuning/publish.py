@@ -41,7 +41,7 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 class _AnyVerdict(Verdict):
     """The file has also the figures, which differ between commands that train."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="ignore", strict=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -214,7 +214,7 @@ def calibrate(
     type=click.IntRange(1),
     help="Action intervals of all services.  [default: 400,000; 1,000,000 with --for]",
 )
-@click.option("--out", type=FOLDER, required=True, help="Folder for policy and manifest.")
+@click.option("--out", type=FOLDER, callback=writable, required=True, help="Folder for policy and manifest.")
 @click.option("--force", is_flag=True, help="Overwrite the network in --out.")
 def train(
     policy: Path | None,
@@ -234,7 +234,7 @@ def train(
 
     With --for the earlier half of the load, two hours of it or more, trains a network for that service, the third
     quarter chooses a checkpoint, and the last quarter judges it against the rule, with declared capacities up to 25 %
-    off: exit code 0 = publish, 3 = do not publish.
+    off, where the policy declares one: exit code 0 = publish, 3 = do not publish.
 
     \b
     rlscaler tokens train --seed 1 --out rl/tokens_1
@@ -245,8 +245,9 @@ def train(
     from rlscaler_rl.training.tokens import train as trained
 
     if policy is None:
-        if history is not None or trace is not None or server is not None:
-            raise click.UsageError("--history, --trace and --server: only with --for, which names the policy")
+        mixed = click.get_current_context().get_parameter_source("mix") is ParameterSource.COMMANDLINE
+        if mixed or any(option is not None for option in (history, trace, server)):
+            raise click.UsageError("--history, --trace, --server and --mix: only with --for, which names the policy")
         fresh(out / "policy.onnx", force)
         click.echo(trained(Options(seed=seed, steps=steps or STEPS), out, click.echo))
         return
@@ -258,22 +259,23 @@ def train(
     if server is None:
         raise click.UsageError("--for: name the model server in --server")
     fresh(out / "policy.onnx", force)
-    load = _load(history, trace, mix, own_network.LONGEST_SECONDS)
+    load = _load(history, trace, mix, own_network.LONGEST_SECONDS, own_network.KNOWN)
     options = Options(seed=seed, steps=steps or own_network.STEPS)
     service = OwnService.read(policy, load, server_of(server))
     verdict = own_network.train_for(service, options, out, click.echo)
-    print_table(verdict.table(), [*verdict.reasons, f"{out}: {'publish' if verdict.publish else 'do not publish'}"])
+    notes = [*verdict.reasons, f"{out}: {'publish' if verdict.publish else 'do not publish'}"]
+    print_table(verdict.table(), notes, TABLE_WIDTH)
     click.get_current_context().exit(0 if verdict.publish else DO_NOT_PUBLISH)
 
 
-def _load(history: Path | None, trace: Path | None, mix: str, longest: int) -> LoadOf:
+def _load(history: Path | None, trace: Path | None, mix: str, longest: int, known: float = 1.0) -> LoadOf:
     """Return the load that the options name. Raises UsageError where they name none, or two."""
     from rlscaler_rl.evaluation.tokens.load import of_rates, of_requests
 
     if trace is not None and history is None:
         if click.get_current_context().get_parameter_source("mix") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--trace has lengths of its own; remove --mix")
-        return partial(of_requests, trace, longest=longest)
+        return partial(of_requests, trace, longest=longest, known=known)
     if history is not None and trace is None:
         return partial(of_rates, history, mix, longest=longest)
     raise click.UsageError("choose either --history, a load in requests/s, or --trace, a log of requests")

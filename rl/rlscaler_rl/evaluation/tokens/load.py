@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rlscaler_core.decision.types import Bool
 from rlscaler_rl.evaluation.errors import EvaluationError
-from rlscaler_rl.evaluation.tokens.recorded import read_requests
+from rlscaler_rl.evaluation.tokens.recorded import LEAST_REQUESTS, read_requests
 from rlscaler_rl.simulation.scenario import ScenarioError
 from rlscaler_rl.simulation.tokens.demand import Probe, Weights, needs, weights_of
 from rlscaler_rl.simulation.tokens.drawn import load_tests
@@ -126,10 +126,27 @@ def of_rates(
     return Load(requests, seconds, weights, tests[0], history.name)
 
 
-def of_requests(trace: Path, server: Server, first: float, token: float, longest: int = LONGEST_SECONDS) -> Load:
-    """Return a load of the last `longest` seconds of recorded requests, by their own moments and lengths."""
+def of_requests(
+    trace: Path, server: Server, first: float, token: float, longest: int = LONGEST_SECONDS, known: float = 1.0
+) -> Load:
+    """Return a load of the last `longest` seconds of recorded requests, by their own moments and lengths.
+
+    :param known: share of these seconds, from their begin on, by whose requests the server is tested and needs go.
+    """
     recorded = read_requests(trace).last(longest)
-    kinds = recorded.kinds()
+    if (most := int((recorded.prompt + recorded.answer).max())) >= server.kv_tokens // 2:
+        raise EvaluationError(
+            f"{trace}: ContextTokens and GeneratedTokens of a request are {most:,} together, and {server.label} takes "
+            f"less than {server.kv_tokens // 2:,}: remove the request from the log, or name a server with a larger KV "
+            "cache"
+        )
+    past = recorded.between(0, known * recorded.arrived[-1]) if known < 1 else recorded
+    if known < 1 and len(past.arrived) < LEAST_REQUESTS:
+        raise EvaluationError(
+            f"{trace}: {len(past.arrived)} requests in the first {100 * known:g} % of its time, and {LEAST_REQUESTS} "
+            "are needed: name a log with more requests"
+        )
+    kinds = past.kinds()
     weights, tests = weighed(server, first, token, [1.0] * len(kinds), kinds)
     seconds = (int(recorded.arrived[-1]) // 5 + 1) * 5
     return Load(recorded.requests(weights), seconds, weights, tests[0], trace.name)

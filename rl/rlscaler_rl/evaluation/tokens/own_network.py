@@ -3,7 +3,7 @@ the last quarter judges it against the forecast rule."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,9 @@ from rlscaler_rl.evaluation.tokens.own import START_SPREAD, OwnService
 from rlscaler_rl.evaluation.tokens.result import COLUMNS, Row
 from rlscaler_rl.results.statistics import FEWEST_UNITS, ratio_interval
 from rlscaler_rl.results.table import Table
-from rlscaler_rl.simulation.tokens.drawn import WRONG
+from rlscaler_rl.simulation.episode import LATE_WEIGHT
+from rlscaler_rl.simulation.tokens.drawn import WRONG, World
+from rlscaler_rl.simulation.tokens.episode import NEEDED, TokenResult
 from rlscaler_rl.training.files import write_atomically
 from rlscaler_rl.training.tokens import Options, Scaled, train_on, within
 
@@ -40,6 +42,15 @@ LEAST_SHARE = 0.5
 JUDGED_OFF = (0.75, 0.9, 1.1, 1.25)
 """Factors on the declared capacity with which each stretch of the last quarter is played."""
 
+KNOWN = 0.5
+"""Share of the history, from its begin on, that load tests know, as the training does."""
+
+FEWEST_REQUESTS = 20
+"""Requests of a stretch below which nothing can be said of its latencies."""
+
+LEAST_LEAD = 0.5
+"""Percent of J that the whole interval has to be below the rule's: a smaller lead is not worth a network."""
+
 
 class TokenVerdict(Verdict):
     """Content of verdict.json: the figures of the last quarter, and whether the network may be published."""
@@ -51,7 +62,7 @@ class TokenVerdict(Verdict):
 
     episode_seconds: int
     rows: list[Row]
-    """Rule and network; J of each stretch is the mean over `JUDGED_OFF`."""
+    """Rule and network; `j` is what each stretch adds, the mean over `JUDGED_OFF`."""
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
@@ -74,7 +85,13 @@ def train_for(service: OwnService, options: Options, folder: Path, say: Callable
             "the network; name a longer history, or use `rlscaler tokens train` without --for"
         )
     options = replace(options, seconds=episode)
-    past, choice = load.between(0, 2 * quarter), load.between(2 * quarter, 3 * quarter)
+    past, choice, last = (load.between(a * quarter, b * quarter) for a, b in ((0, 2), (2, 3), (3, 4)))
+    judged = [part for n in range(quarter // episode) if _counts(part := last.between(episode * n, episode * (n + 1)))]
+    if len(judged) < FEWEST_UNITS:
+        raise EvaluationError(
+            f"{load.label}: {len(judged)} of the last {quarter // episode} stretches of {episode / 60:g} minutes have "
+            f"{FEWEST_REQUESTS} requests or more, and {FEWEST_UNITS} are needed to judge; name a busier history"
+        )
 
     def course(number: int) -> Scaled:
         rng = np.random.default_rng([options.seed, number, 27])
@@ -83,9 +100,13 @@ def train_for(service: OwnService, options: Options, folder: Path, say: Callable
     with refusals_of(service.server):
         others = _stretches(service, choice, options.looked_at, episode, np.random.default_rng([options.seed, 28]))
         train_on(course, others, envelope(service), options, folder, f"{service.namespace}-{service.name}", say)
-        verdict = _judged(service, load.between(3 * quarter, 4 * quarter), episode, folder)
+        verdict = _judged(service, judged, folder)
     write_atomically(folder / VERDICT_FILE, verdict.json_text() + "\n")
     return verdict
+
+
+def _counts(stretch: Load) -> bool:
+    return len(stretch.requests.arrived) >= FEWEST_REQUESTS
 
 
 def envelope(service: OwnService) -> Envelope:
@@ -99,44 +120,64 @@ def envelope(service: OwnService) -> Envelope:
 
 def _stretches(service: OwnService, part: Load, count: int, seconds: int, rng: np.random.Generator) -> Scaled:
     """Return the service on so many stretches of a part of its load, with requests left out and wrong declarations."""
-    begins = rng.integers(0, part.seconds - seconds, count, endpoint=True)
+    arrived, begins = part.requests.arrived, rng.integers(0, part.seconds - seconds, 20 * count, endpoint=True)
+    busy = np.searchsorted(arrived, begins + seconds) - np.searchsorted(arrived, begins) >= FEWEST_REQUESTS
+    if busy.sum() < count:
+        raise EvaluationError(
+            f"{part.label}: fewer than {FEWEST_REQUESTS} requests in most stretches of {seconds / 60:g} minutes of a "
+            "part of it; name a busier history"
+        )
     parts = []
-    for begin in begins.tolist():
+    for begin in begins[busy][:count].tolist():
         stretch, share = part.between(begin, begin + seconds), rng.uniform(LEAST_SHARE, 1.0)
         parts.append(stretch.of(rng.random(len(stretch.requests.arrived)) < share))
     off = np.exp(rng.uniform(np.log(1 - WRONG), np.log(1 + WRONG), count))
     return Scaled(service.world(parts, int(rng.integers(1 << 30))), service.policies(off))
 
 
-def _judged(service: OwnService, part: Load, episode: int, folder: Path) -> TokenVerdict:
+def _judged(service: OwnService, stretches: Sequence[Load], folder: Path) -> TokenVerdict:
     """Play rule and network on each stretch of the last quarter, with declarations that are off."""
-    count = part.seconds // episode
-    parts = [part.between(episode * n, episode * (n + 1)) for n in range(count) for _ in JUDGED_OFF]
-    world, params = service.world(parts, seed=29), service.policies(np.tile(JUDGED_OFF, count))
+    count, seconds = len(stretches), stretches[0].seconds
+    world = service.world([part for part in stretches for _ in JUDGED_OFF], seed=29)
+    params = service.policies(np.tile(JUDGED_OFF, count))
     loaded = load_for_tokens(str(folder))
-    results, rows = [], []
+    results, rows, j = [], [], []
     for entry in (ENTRIES[0], network(loaded)):
         results.append(played(entry, [entry.tunable.default], world, params))
+        j.append(_parts_of_j(results[-1], world, count))
         row = row_of(entry, {}, results[-1], results[0], world.seconds)
-        rows.append(row.model_copy(update={"j": _by_stretch(results[-1].j, count).round(3).tolist()}))
-    behind = ratio_interval(*(_by_stretch(result.j, count) for result in results[::-1]))
+        rows.append(row.model_copy(update={"j": j[-1].round(3).tolist()}))
+    behind = ratio_interval(_units(j[1]), _units(j[0]))
     rows[1] = rows[1].model_copy(update={"behind": behind.shown(unit=" %")})
-    publish = behind.high < 0
-    finding = "ahead of the rule" if publish else "not shown to be ahead of the rule"
+    publish = behind.high < -LEAST_LEAD
+    finding = "ahead of the rule" if publish else f"not shown to be {LEAST_LEAD:g} % ahead of the rule"
+    where = f"the last {count} stretches of {seconds / 60:g} minutes"
     return TokenVerdict(
         publish=publish,
-        reasons=(f"{finding} on {count} stretches of {episode / 60:g} minutes: J {behind.shown(unit=' %')}",),
+        reasons=(f"{finding} on {where}, and on no others: J {behind.shown(unit=' %')}",),
         policy_digest=loaded.digest,
         name=service.name,
         namespace=service.namespace,
         server=service.server.label,
         load=service.load.label,
         seconds=service.load.seconds,
-        episode_seconds=episode,
+        episode_seconds=seconds,
         rows=rows,
     )
 
 
-def _by_stretch(j: Float, count: int) -> Float:
-    """Return the mean J (count,) of each stretch."""
-    return np.asarray(j.reshape(count, -1).mean(axis=1), np.float64)
+def _parts_of_j(result: TokenResult, world: World, count: int) -> Float:
+    """Return what each of `count` stretches adds to the J of all: their mean is that J.
+
+    A mean of the J of stretches would weigh a quiet one, whose need is small, as much as ten busy ones.
+    """
+    need = np.add.reduceat(world.requests.need, world.requests.first[:-1])
+    cost = NEEDED * result.over_need * need / need.mean()
+    late = LATE_WEIGHT * result.late_percent * result.requests / result.requests.mean()
+    return np.asarray((cost + late).reshape(count, -1).mean(axis=1), np.float64)
+
+
+def _units(j: Float) -> Float:
+    """Return the means of neighbours, as many as there are pairs: one surge may reach into two stretches."""
+    pairs = max(len(j) // 2, FEWEST_UNITS)
+    return np.array([part.mean() for part in np.array_split(j, pairs)])

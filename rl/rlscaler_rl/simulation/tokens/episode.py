@@ -86,6 +86,11 @@ def params_of(services: Services, demand: Demand, signal: Signal, learns: bool) 
     )
 
 
+def looks_per_action(params: Params) -> int:
+    """Return the looks from one action to the next, for policies with one action interval."""
+    return max(round(float(params.interval_seconds[0]) / LOOK_SECONDS), 1)
+
+
 class Policies:
     """Policies of N services that act through `decide`, as in the operator."""
 
@@ -100,8 +105,7 @@ class Policies:
         """Return the desired replicas (N, 2), once every `LOOK_SECONDS`."""
         self.samples = self._looks.samples(self._signal)
         state = sense(self.params, self.state, self.samples)
-        # At the first look of each interval: one that no look divides begins a little later.
-        acts = second % self.params.interval_seconds[0] < LOOK_SECONDS
+        acts = second % (looks_per_action(self.params) * LOOK_SECONDS) == 0
         decision, _, self.state = decide(
             self.params, state, self.samples, self._actor, kind="action" if acts else "floor"
         )

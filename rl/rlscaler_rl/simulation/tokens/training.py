@@ -15,7 +15,7 @@ from rlscaler_rl.simulation.episode import LATE_WEIGHT
 from rlscaler_rl.simulation.objectives import REWARD_SCALE
 from rlscaler_rl.simulation.tokens import ledger
 from rlscaler_rl.simulation.tokens.drawn import World
-from rlscaler_rl.simulation.tokens.episode import NEEDED, params_of
+from rlscaler_rl.simulation.tokens.episode import NEEDED, looks_per_action, params_of
 from rlscaler_rl.simulation.tokens.level import TokenLevel
 from rlscaler_rl.simulation.tokens.looks import LOOK_SECONDS, Looks
 
@@ -32,7 +32,7 @@ class TokenEpisodes:
         self.world, self.contract, self.rule = world, contract, rule
         self.level = TokenLevel(world.services, world.requests)
         self.params = params_of(world.services, world.declared, "tokens", learns=True) if params is None else params
-        self._looks_per_action = max(round(self.params.interval_seconds[0] / LOOK_SECONDS), 1)
+        self._looks_per_action = looks_per_action(self.params)
         self._interval = self._looks_per_action * LOOK_SECONDS
         weights = np.stack([world.declared.prompt_weight, world.declared.answer_weight], axis=1)
         self.looks = Looks(self.level, weights)
