@@ -62,7 +62,7 @@ class TokenVerdict(Verdict):
 
     episode_seconds: int
     rows: list[Row]
-    """Rule and network; `j` is what each stretch adds, the mean over `JUDGED_OFF`."""
+    """Rule and network; `j` has the part of each stretch, the mean over `JUDGED_OFF`."""
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
@@ -167,7 +167,7 @@ def _judged(service: OwnService, stretches: Sequence[Load], folder: Path) -> Tok
 
 
 def _parts_of_j(result: TokenResult, world: World, count: int) -> Float:
-    """Return what each of `count` stretches adds to the J of all: their mean is that J.
+    """Return the parts (count,) that stretches add to the J of all: their mean is that J.
 
     A mean of the J of stretches would weigh a quiet one, whose need is small, as much as ten busy ones.
     """
