@@ -5,7 +5,7 @@
 At the fluid level the clusters alone; with their p95 read once an interval; with the decision function around them (six
 sensing ticks with floor and weights, one observation and one shielded action an interval), as training and evaluation
 run it; and the VecEnv with its randomised scenarios and restarts. At the request level the clusters alone, in requests,
-for every router.
+for every router. At the token level drawn services with the decision function around them, in replica-hours.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ import click
 import numpy as np
 
 from rlscaler_core.decision.action import from_indices
+from rlscaler_core.models import load_bundled
 from rlscaler_dev.benchmark import machine, out_option, write
 from rlscaler_rl.simulation import sensing
 from rlscaler_rl.simulation.batch import Batch
 from rlscaler_rl.simulation.cluster import ROUTERS
 from rlscaler_rl.simulation.ranges import Ranges
 from rlscaler_rl.simulation.scenario import nominal
+from rlscaler_rl.simulation.tokens.drawn import drawn
+from rlscaler_rl.simulation.tokens.episode import run
 from rlscaler_rl.simulation.vec_env import SimulatorVecEnv
 
 INTERVAL, DURATION = 30, 3600
@@ -103,6 +106,17 @@ def vec_env(envs: int) -> Callable[[], None]:
     return step
 
 
+def token_level(services: int) -> tuple[float, float]:
+    """Return the replica-hours, and the requests, that are played in a second of CPU time."""
+    world, rule = drawn(services, DURATION, 1), load_bundled("rule")
+    given = (world.services, world.requests, rule, world.declared)
+    run(*given, 60.0)  # compiles
+    begin = time.process_time()
+    played = run(*given, world.seconds).result
+    seconds = time.process_time() - begin
+    return float(played.replicas.sum()) / seconds, float(played.requests.sum()) / seconds
+
+
 def intervals_per_second(step: Callable[[], None], envs: int, seconds: float) -> float:
     """Speed in CPU time, so that other processes on the machine count little.
 
@@ -136,6 +150,9 @@ def main(envs: int, seconds: float, out: Path | None) -> None:
         rate = intervals_per_second(step, 64, seconds) * requests
         figures[f"requests_{router}"] = round(rate)
         click.echo(f"{router:>16}: {rate:10,.0f} requests/s    {1e9 / rate:6.1f} ns a request")
+    hours, requests = token_level(24)
+    figures |= {"token_level_replica_hours": round(hours, 1), "token_level_requests": round(requests)}
+    click.echo(f"{'token level':>16}: {hours:10,.0f} replica-hours/s {requests:,.0f} requests/s")
     write(out, figures | {"machine": machine()})
 
 
