@@ -129,6 +129,6 @@ def test_a_load_of_recorded_requests_lasts_until_the_last_one_has_come(
 ) -> None:
     monkeypatch.setattr("rlscaler_rl.evaluation.tokens.load.load_tests", lambda *given: (Probe(2.0, 300.0, 8.0),))
     monkeypatch.setattr("rlscaler_rl.evaluation.tokens.load.weights_of", lambda tests: Weights(1.0, 2.0, tests[0][0]))
-    load = of_requests(trace, "8b-a100", 2.5, 0.15)
+    load = of_requests(trace, SERVERS["8b-a100"], 2.5, 0.15)
     assert (load.seconds, load.usual.per_second, load.label) == (5, 2.0, "requests.csv")
     np.testing.assert_allclose(load.requests.need, [52.0, 158.0, 482.0])

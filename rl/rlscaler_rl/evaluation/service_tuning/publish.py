@@ -67,7 +67,7 @@ def read_folder(folder: Path, *, force: bool = False) -> Package:
         Actor.load(content, manifest)
     except OSError as error:
         raise EvaluationError(
-            f"{error.filename}: {error.strerror}; give the folder that a training with --for wrote"
+            f"{error.filename}: {error.strerror}; give the folder that `rlscaler train --for` wrote"
         ) from error
     except ModelError as error:
         raise EvaluationError(str(error)) from error
