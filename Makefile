@@ -268,7 +268,7 @@ docs: $(STAMP) ## Build the documentation, reference pages first, into site/; a 
 # stacks of its threads.
 NO_HANGING := --timeout 600
 PARALLEL := -n logical --dist worksteal --max-worker-restart 0 $(NO_HANGING)
-CLUSTERS ?= 4
+CLUSTERS ?= 5
 ON_CLUSTERS = -n $(CLUSTERS) --dist loadfile --max-worker-restart 0 $(NO_HANGING)
 WITHOUT_CLUSTER := tests/unit tests/property tests/simulator
 
@@ -299,7 +299,7 @@ test-unit: $(STAMP) ## Unit, property and simulator tests of both tiers: no clus
 	$(BIN)/pytest $(PARALLEL) $(WITHOUT_CLUSTER)
 
 .PHONY: test-cluster
-test-cluster: $(STAMP) ## Tests on a real API server, CLUSTERS=4 at a time
+test-cluster: $(STAMP) ## Tests on a real API server, CLUSTERS=5 at a time
 	$(BIN)/pytest $(NO_HANGING) tests/load
 	$(BIN)/pytest $(ON_CLUSTERS) tests/cluster
 
