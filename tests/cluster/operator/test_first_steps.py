@@ -222,15 +222,26 @@ def test_a_server_is_known_by_its_image_and_read_by_its_preset(cluster, chat, wo
     assert written.exit_code == 0, written.output
     written = yaml.safe_load(path.read_text())
     assert written["spec"]["metrics"]["preset"] == "vllm"
-    in_tokens = tmp_path / "tokens.yaml"
-    written["spec"] |= {"capacity": {"unit": "tokens"}, "slo": {"latencyMilliseconds": 2500, "signal": "ttft"}}
-    in_tokens.write_text(yaml.safe_dump(written))
+    assert written["spec"].pop("capacity") == {"unit": "tokens"}
+    written["spec"]["slo"] = {"latencyMilliseconds": 1000}
+    in_requests = tmp_path / "requests.yaml"
+    in_requests.write_text(yaml.safe_dump(written))
     try:
         with prometheus([(server.address, labels)]) as url:
-            words = ["preflight", str(path), *here, "--prometheus-url", url, "--scrape-interval", "1", "-o", "json"]
+            words = [
+                "preflight",
+                str(in_requests),
+                *here,
+                "--prometheus-url",
+                url,
+                "--scrape-interval",
+                "1",
+                "-o",
+                "json",
+            ]
             words += ["--operator", "default/rlscaler", "--lease-name", world.namespace]
             seen = wait(lambda: (done := CliRunner().invoke(main, words)).exit_code == 0 and done.output, 60)
-            words[1] = str(in_tokens)
+            words[1] = str(path)
             tokens = wait(lambda: (done := CliRunner().invoke(main, words)).exit_code == 0 and done.output, 60)
     finally:
         server.close()
@@ -240,6 +251,6 @@ def test_a_server_is_known_by_its_image_and_read_by_its_preset(cluster, chat, wo
     assert found["buckets"]["state"] == "ok", found["buckets"]
     found = {one["about"]: one for one in json.loads(tokens)["checks"]}
     assert "tokens/s, " in found["arrival_rate"]["what"]
-    assert "ms (ttft), " in found["p95_latency"]["what"]
+    assert "ms (ttft, tpot of 150 ms as 2500), " in found["p95_latency"]["what"]
     assert found["buckets"]["what"] == "the ttft latency histogram has a bucket at the objective: 2.5 s"
     assert found["capacity-gpu"]["what"].endswith("replica of llm carries is measured once it is under load")

@@ -89,6 +89,19 @@ def test_the_preset_is_guessed_by_the_image(image, preset):
     parse(draft.body())
 
 
+@pytest.mark.parametrize("query", ["vllm:num_requests_waiting", "sum(rate(vllm:request_success_total[1m]))"])
+def test_the_scaled_object_of_a_guide_for_vllm_becomes_a_policy_in_tokens_that_needs_no_number(query):
+    scaler = scaled_object()
+    scaler["spec"]["triggers"][0]["metadata"] |= {"query": query, "threshold": "5"}
+    one = seen(scaler)
+    one.deployments["chat"]["spec"]["template"]["spec"]["containers"][0]["image"] = "vllm/vllm-openai:v0.10"
+    draft = drafted(one, two_pools=False)
+    spec = parse(draft.body()).spec
+    assert (spec.mode, spec.capacity.unit, spec.slo.signal) == ("Shadow", "tokens", "ttft")
+    assert (spec.slo.latency_milliseconds, spec.slo.time_per_output_token_milliseconds) == (2500, 150)
+    assert "requestsPerSecond" not in draft.yaml()
+
+
 def test_every_preset_of_an_image_exists():
     assert set(IMAGES.values()) == set(get_args(ServerName))
 

@@ -14,6 +14,7 @@ from rlscaler_operator.cli.preflight.room import devices
 from rlscaler_operator.cli.preflight.targets import cold_starts
 from rlscaler_operator.cluster.bodies import deployment_of_pod
 from rlscaler_operator.cluster.kube import Json
+from rlscaler_operator.sensing.presets import PRESETS
 
 IMAGES = {
     "vllm": "vllm",
@@ -27,6 +28,9 @@ IMAGES = {
 """Presets by a part of the name of the server's image."""
 
 LATENCY_MS = 1000
+FIRST_MS, TOKEN_MS = 2500, 150
+"""Objectives of the first and of each further token; both are bounds of the histograms of vLLM and SGLang."""
+
 MOST_TIMES = 3
 """Guess of maxReplicas as a multiple of the present replicas, where no scaler sets it."""
 
@@ -58,15 +62,13 @@ def drafted(seen: Seen, two_pools: bool) -> Draft:
         "Shadow decides, scores and records, and changes nothing. Auto acts: `rlscaler promote` switches it.",
     )
     pools = ["gpu", "cpu"] if two_pools else [pool_of(seen.deployments[names[0]])]
+    preset, image = _server(seen, names)
+    in_tokens = preset in COUNT_TOKENS and PRESETS[preset].ttft is not None
     for pool, name in zip(pools, names, strict=True):
-        _target(draft, seen, pool, name, scaled=name == names[0])
-    draft.set(
-        "spec.slo.latencyMilliseconds",
-        LATENCY_MS,
-        "GUESS: within how many milliseconds is a request answered well? Nothing in the cluster says it. A bound of "
-        "your latency histogram is counted exactly.",
-    )
-    _preset(draft, seen, names)
+        _target(draft, seen, pool, name, name == names[0], in_tokens)
+    _objective(draft, in_tokens)
+    if preset:
+        draft.set("spec.metrics.preset", preset, f"GUESS by the image {image}: this server exports series of its own.")
     _service(draft, seen, names, pools)
     if two_pools:
         _route(draft, seen, names)
@@ -89,7 +91,7 @@ def _name(names: Sequence[str], two_pools: bool) -> str:
     return "-".join(common) or names[0]
 
 
-def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool) -> None:
+def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool, in_tokens: bool) -> None:
     path, body = f"spec.targets.{pool}", seen.deployments[name]
     replicas = int(body["spec"].get("replicas", 1))
     device = ", ".join(f"{each:g} {resource}" for resource, each in devices(body).items())
@@ -114,11 +116,12 @@ def _target(draft: Draft, seen: Seen, pool: str, name: str, scaled: bool) -> Non
         model.model_fields["cost_per_hour"].default,
         "GUESS: what one replica costs an hour, in your currency. The ratio of the pools and the reports go by it.",
     )
-    draft.leave(
-        f"{path}.requestsPerSecond",
-        "Requests/s that one ready replica answers, as a first guess. Left out it is measured under load, and until "
-        "then nothing is scaled down.",
-    )
+    if not in_tokens:
+        draft.leave(
+            f"{path}.requestsPerSecond",
+            "Requests/s that one ready replica answers, as a first guess. Left out it is measured under load, and "
+            "until then nothing is scaled down.",
+        )
     starts = cold_starts(seen.pods, (seen.namespace, name), deployment_of_pod)
     if starts:
         text = f"Measured: the median of pods that are ready now ({len(starts)}), from creation to ready."
@@ -161,23 +164,33 @@ def _service(draft: Draft, seen: Seen, names: Sequence[str], pools: Sequence[str
         )
 
 
-def _preset(draft: Draft, seen: Seen, names: Sequence[str]) -> None:
-    """Set the preset of the server by the image of the pods."""
+def _server(seen: Seen, names: Sequence[str]) -> tuple[str, str]:
+    """Return the preset of the server and the image of the pods that it is known by; empty where none is known."""
     images = [
         container.get("image", "")
         for name in names
         for container in seen.deployments[name]["spec"]["template"]["spec"].get("containers") or ()
     ]
     matches = {preset: image for image in images for part, preset in IMAGES.items() if part in image}
-    if len(matches) == 1:
-        ((preset, image),) = matches.items()
-        draft.set("spec.metrics.preset", preset, f"GUESS by the image {image}: this server exports series of its own.")
-        if preset in COUNT_TOKENS:
-            draft.leave(
-                "spec.capacity",
-                "`{unit: tokens}` counts the load in tokens/s, for requests that differ much in length; what a replica "
-                "carries is then perReplica below it, in place of requestsPerSecond, or is measured.",
-            )
+    return next(iter(matches.items())) if len(matches) == 1 else ("", "")
+
+
+def _objective(draft: Draft, in_tokens: bool) -> None:
+    """Set the objective: of the first and of each further token for a server that times both, else of the answer."""
+    nothing = "Nothing in the cluster says it. A bound of your latency histogram is counted exactly."
+    path = "spec.slo.latencyMilliseconds"
+    if not in_tokens:
+        draft.set(path, LATENCY_MS, f"GUESS: within how many milliseconds is a request answered well? {nothing}")
+        return
+    draft.set(path, FIRST_MS, f"GUESS: within how many milliseconds has the first token to come? {nothing}")
+    draft.set("spec.slo.signal", "ttft")
+    draft.set("spec.slo.timePerOutputTokenMilliseconds", TOKEN_MS, "GUESS: and each further one?")
+    draft.set(
+        "spec.capacity.unit",
+        "tokens",
+        "Requests of a model differ in length: the load is in tokens/s. The capacity of a replica, perReplica beside "
+        "it, is measured under load; until then nothing is scaled down.",
+    )
 
 
 def _services_of(seen: Seen, deployment: str) -> list[str]:

@@ -141,11 +141,12 @@ def _prometheus(draft: Draft, source: str, title: str, trigger: Json, pool: str)
             f"GUESS: the query of {source}. It has to be requests/s of the whole service as they arrive, "
             f"not as they are answered.{without if part.left_out else ''}",
         )
-        draft.leave(
-            f"spec.targets.{pool}.requestsPerSecond",
-            f"{source} adds a replica for each {threshold}: what can a replica answer, in requests/s? "
-            "Left out it is measured under load, and until then nothing is scaled down.",
-        )
+        if "spec.capacity.unit" not in draft.fields:
+            draft.leave(
+                f"spec.targets.{pool}.requestsPerSecond",
+                f"{source} adds a replica for each {threshold}: what can a replica answer, in requests/s? "
+                "Left out it is measured under load, and until then nothing is scaled down.",
+            )
     else:
         yield f"{title}, query `{shorten(str(query))}`, threshold {threshold}: it is no rate of requests; {LOAD}"
     rest = {name: value for name, value in metadata.items() if name not in TAKEN}
