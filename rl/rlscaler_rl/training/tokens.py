@@ -11,7 +11,7 @@ from typing import NamedTuple
 from rlscaler_core.decision.actor import ActorLike
 from rlscaler_core.decision.manifest import Envelope, PoolRanges, Range
 from rlscaler_core.decision.rule import rule_of
-from rlscaler_core.decision.types import Float, Params
+from rlscaler_core.decision.types import Params
 from rlscaler_rl.simulation.courses import Course
 from rlscaler_rl.simulation.tokens.drawn import COLD_STARTS, LONGEST_START, MOST, SIZES, SPARE, World, drawn
 from rlscaler_rl.simulation.tokens.episode import INTERVAL_SECONDS, run
@@ -27,10 +27,8 @@ TRAINED_SEED, LOOKED_AT_SEED = 20_000, 30_000
 OBJECTIVES = (2.5, 4.0, 6.0)
 """Objectives of the first token in seconds that services are drawn with: long prompts take the slowest server two."""
 
-
 LAG_SECONDS = 30.0
 """Age of samples up to which a network acts: two scrapes of a server, though samples are fresh in training."""
-
 
 STEPS = 400_000
 
@@ -99,7 +97,7 @@ def train_on(
 ) -> Path:
     """Train on courses of services, and write policy.onnx and manifest.json of the best network on others.
 
-    :param course: returns the services of a course by its number.
+    :param course: returns the services of a course by its number, once for each episode: all may be gigabytes.
     :param others: services by which a checkpoint is chosen.
     :param valid: the envelope that the manifest gets, and `name` its name.
     """
@@ -108,7 +106,6 @@ def train_on(
     bare = bare_manifest(config, name)
 
     def episodes(number: int) -> TokenEpisodes:
-        # Drawn anew each time: the requests of all courses of a busy service are gigabytes.
         world, params = course(number)
         return TokenEpisodes(world, bare.contract, rule_of(bare), params)
 
@@ -116,16 +113,16 @@ def train_on(
     for number in range(options.courses):
         say(f"course {number + 1} of {options.courses}")
         courses.append(Course(partial(episodes, number)))
-    trained = learn(config, bare, courses, lambda actor: float(j_of(others, actor).mean()), options.look_every, say)
+    trained = learn(config, bare, courses, partial(_mean_j, others), options.look_every, say)
     trained.write(folder, valid, {"options": asdict(options), "agent": config.agent.model_dump()})
     return folder
 
 
-def j_of(services: Scaled, actor: ActorLike) -> Float:
-    """Return J (N,) of an actor on services, with capacities as declared."""
+def _mean_j(services: Scaled, actor: ActorLike) -> float:
+    """Return the mean J of an actor on services, with capacities as declared."""
     world, params = services
     played = run(world.services, world.requests, actor, world.declared, world.seconds, params=params)
-    return played.result.j
+    return float(played.result.j.mean())
 
 
 def envelope() -> Envelope:

@@ -25,22 +25,12 @@ from rlscaler_rl.simulation.tokens.drawn import drawn
 from rlscaler_rl.simulation.tokens.episode import TokenResult
 from rlscaler_rl.training import tokens as training
 from rlscaler_rl.training.tokens import Options
-
-SPEC = {
-    "targets": {"gpu": {"deployment": "chat", "maxReplicas": 8, "coldStartSeconds": 120}},
-    "capacity": {"unit": "tokens", "perReplica": {"gpu": 1500}},
-    "slo": {"latencyMilliseconds": 2500, "signal": "ttft", "timePerOutputTokenMilliseconds": 150},
-    "metrics": {"preset": "vllm"},
-    "intervalSeconds": 30,
-}
+from tests.unit.tokens.policy_fixture import write_policy
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Path:
-    about = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy", "metadata": {"name": "chat"}}
-    path = tmp_path / "chat.yaml"
-    path.write_text(yaml.safe_dump({**about, "spec": SPEC}))
-    return path
+    return write_policy(tmp_path / "chat.yaml", 30)
 
 
 def history(folder: Path, seconds: int) -> Path:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from rlscaler_core.decision.action import to_indices
@@ -31,6 +30,7 @@ from rlscaler_rl.simulation.vec_env import NO_CHANGE
 from rlscaler_rl.training import tokens as training
 from rlscaler_rl.training.export import bare_manifest
 from rlscaler_rl.training.tokens import OBJECTIVES, Options, config_of, envelope, train
+from tests.unit.tokens.policy_fixture import write_policy
 
 pytestmark = pytest.mark.slow
 
@@ -110,21 +110,12 @@ def test_a_tiny_training_ends_in_a_network_that_other_commands_take(tmp_path: Pa
     assert load_for_tokens(str(folder)).digest == manifest.digest
     history = tmp_path / "load.csv"
     history.write_text("time_s,requests_per_s\n" + "".join(f"{second},2\n" for second in range(0, 600, 5)))
-    policy = tmp_path / "chat.yaml"
-    spec = {
-        "targets": {"gpu": {"deployment": "chat", "maxReplicas": 8, "coldStartSeconds": 120}},
-        "capacity": {"unit": "tokens", "perReplica": {"gpu": 1500}},
-        "slo": {"latencyMilliseconds": 2500, "signal": "ttft", "timePerOutputTokenMilliseconds": 150},
-        "metrics": {"preset": "vllm"},
-        "intervalSeconds": 15,
-    }
-    about = {"apiVersion": "rlscaler.io/v1alpha1", "kind": "RLScalingPolicy", "metadata": {"name": "chat"}}
-    policy.write_text(yaml.safe_dump({**about, "spec": spec}))
+    policy = write_policy(tmp_path / "chat.yaml", 15)
     command = ["tokens", "simulate", str(policy), "--history", str(history), "--server", "8b-l40s"]
     found = CliRunner().invoke(main, [*command, "--model", str(folder), "-o", "json"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["rows"][0]["label"] == "policy chat, network tiny"
-    policy.write_text(yaml.safe_dump({**about, "spec": {**spec, "intervalSeconds": 30}}))
+    write_policy(policy, 30)
     found = CliRunner().invoke(main, [*command, "--model", str(folder)])
     assert found.exit_code == 2
     assert "intervalSeconds 30 is outside 15..15" in found.output

@@ -134,18 +134,15 @@ def of_requests(
     :param known: share of these seconds, from their begin on, by whose requests the server is tested and needs go.
     """
     recorded = read_requests(trace).last(longest)
-    if (most := int((recorded.prompt + recorded.answer).max())) >= server.kv_tokens // 2:
-        raise EvaluationError(
-            f"{trace}: ContextTokens and GeneratedTokens of a request are {most:,} together, and {server.label} takes "
-            f"less than {server.kv_tokens // 2:,}: remove the request from the log, or name a server with a larger KV "
-            "cache"
-        )
-    past = recorded.between(0, known * recorded.arrived[-1]) if known < 1 else recorded
-    if known < 1 and len(past.arrived) < LEAST_REQUESTS:
-        raise EvaluationError(
-            f"{trace}: {len(past.arrived)} requests in the first {100 * known:g} % of its time, and {LEAST_REQUESTS} "
-            "are needed: name a log with more requests"
-        )
+    past = recorded
+    recorded.check_fits(trace, server.kv_tokens, server.label, ", or name a server with a larger KV cache")
+    if known < 1:
+        past = recorded.between(0, known * recorded.arrived[-1])
+        if len(past.arrived) < LEAST_REQUESTS:
+            raise EvaluationError(
+                f"{trace}: {len(past.arrived)} requests in the first {100 * known:g} % of its time, and "
+                f"{LEAST_REQUESTS} are needed: name a log with more requests"
+            )
     kinds = past.kinds()
     weights, tests = weighed(server, first, token, [1.0] * len(kinds), kinds)
     seconds = (int(recorded.arrived[-1]) // 5 + 1) * 5

@@ -18,7 +18,7 @@ from rlscaler_rl.evaluation.tokens.compare import played, row_of
 from rlscaler_rl.evaluation.tokens.contenders import ENTRIES, network
 from rlscaler_rl.evaluation.tokens.load import Load, refusals_of
 from rlscaler_rl.evaluation.tokens.own import START_SPREAD, OwnService
-from rlscaler_rl.evaluation.tokens.result import COLUMNS, Row
+from rlscaler_rl.evaluation.tokens.result import Row, table_of
 from rlscaler_rl.results.statistics import FEWEST_UNITS, ratio_interval
 from rlscaler_rl.results.table import Table
 from rlscaler_rl.simulation.episode import LATE_WEIGHT
@@ -66,9 +66,7 @@ class TokenVerdict(Verdict):
 
     def table(self) -> Table:
         """Return the rows for a terminal."""
-        title = f"{self.name} on {self.server}, the last quarter of {self.load}"
-        columns = {name: text for name, text in COLUMNS.items() if name != "cost a month"}
-        return Table.of(columns, self.rows, title)
+        return table_of(self.rows, f"{self.name} on {self.server}, the last quarter of {self.load}")
 
 
 def train_for(service: OwnService, options: Options, folder: Path, say: Callable[[str], None]) -> TokenVerdict:

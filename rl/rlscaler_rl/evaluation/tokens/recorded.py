@@ -55,6 +55,15 @@ class Recorded(NamedTuple):
         """Return the requests of the last seconds."""
         return self.between(max(self.arrived[-1] - seconds, 0.0))
 
+    def check_fits(self, path: Path, kv_tokens: int, server: str, instead: str = "") -> None:
+        """Raise EvaluationError naming the log for a request of half a KV cache; `instead` is a second remedy."""
+        longest, fits = int((self.prompt + self.answer).max()), kv_tokens // 2
+        if longest >= fits:
+            raise EvaluationError(
+                f"{path}: ContextTokens and GeneratedTokens of a request are {longest:,} together, and {server} takes "
+                f"less than {fits:,}: remove the request from the log{instead}"
+            )
+
     def times(self, times: int) -> Recorded:
         """Return `times` requests for each recorded one, as of a larger service.
 
@@ -147,12 +156,7 @@ def worlds(path: Path, services: int, seconds: int, times: int, seed: int) -> tu
     """
     log = read_requests(path).times(times).last(2 * seconds)
     half = half_of(str(path), log.arrived[-1])
-    longest, fits = int((log.prompt + log.answer).max()), min(server.kv_tokens for server in SERVERS.values()) // 2
-    if longest >= fits:
-        raise EvaluationError(
-            f"{path}: ContextTokens and GeneratedTokens of a request are {longest:,} together, and the server with the "
-            f"smallest KV cache takes less than {fits:,}: remove the request from the log"
-        )
+    log.check_fits(path, min(server.kv_tokens for server in SERVERS.values()), "the server with the smallest KV cache")
     parts = log.between(0, half), log.between(half, 2 * half)
     if (few := min(len(part.arrived) for part in parts)) < LEAST_REQUESTS:
         raise EvaluationError(

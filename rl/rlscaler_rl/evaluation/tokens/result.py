@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from rlscaler_rl.results.document import Document
@@ -59,6 +60,12 @@ COLUMNS: dict[str, Column] = {
 }
 
 
+def table_of(rows: Sequence[Row], title: str) -> Table:
+    """Return rows for a terminal or a page, with their cost where they have a price."""
+    priced = any(row.cost_per_month is not None for row in rows)
+    return Table.of({name: text for name, text in COLUMNS.items() if priced or name != "cost a month"}, rows, title)
+
+
 class Comparison(Document):
     """All rows, on equal requests and cold starts."""
 
@@ -78,10 +85,7 @@ class Comparison(Document):
     def table(self) -> Table:
         """Return the rows for a terminal or a page."""
         servers, hours = len(set(self.servers)), self.seconds / 3600
-        title = f"{self.services} services of {servers} servers, {self.load}, {hours:.3g} h each"
-        priced = any(row.cost_per_month is not None for row in self.rows)
-        columns = {name: text for name, text in COLUMNS.items() if priced or name != "cost a month"}
-        return Table.of(columns, self.rows, title)
+        return table_of(self.rows, f"{self.services} services of {servers} servers, {self.load}, {hours:.3g} h each")
 
     def notes(self) -> list[str]:
         """Return a sentence on each network that does not act for all services."""
